@@ -12,6 +12,8 @@
 #include <tuple>
 #include <vector>
 
+#include "core/combine_elements.h"
+
 namespace tessera {
 namespace {
 
@@ -75,20 +77,7 @@ void Reduce(const std::vector<Contribution>& all, int64_t begin, const Tensor& o
   const Tensor sum = UncountedCopy(Flat(all[0].in, begin, n), wide);
   for (size_t r = 1; r < all.size(); ++r) {
     const Tensor next = UncountedCopy(Flat(all[r].in, begin, n), wide);
-    DispatchAll(wide, "all_reduce", [&](auto zero) {
-      using T = decltype(zero);
-      if constexpr (!std::is_same_v<T, bool>) {
-        T* a = sum.data<T>();
-        const T* b = next.data<T>();
-        for (int64_t i = 0; i < n; ++i) {
-          if (op == ReduceOp::kSum) {
-            a[i] = static_cast<T>(a[i] + b[i]);
-          } else if ((op == ReduceOp::kMax) == (a[i] < b[i])) {
-            a[i] = b[i];
-          }
-        }
-      }
-    });
+    CombineElements(wide, sum.raw_data(), next.raw_data(), n, op);
   }
   CopyInto(Flat(out, 0, n), sum);
 }

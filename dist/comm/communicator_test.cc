@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What every communicator does, over ranks as threads and over MPI: the ranks of `mpirun -n N` run
+// What every communicator does, over ranks as threads, MPI and TCP: the ranks of `mpirun -n N` run
 // the tests together, with N threads for the comparison.
 #include <gtest/gtest.h>
 
@@ -12,21 +12,25 @@
 
 #include "core/thread_communicator.h"
 #include "dist/comm/mpi_communicator.h"
+#include "dist/comm/socket_communicator.h"
 
 namespace tessera::dist {
 namespace {
 
 std::shared_ptr<MpiRuntime> mpi;
+std::shared_ptr<SocketMesh> sockets;
 
 using Body = std::function<void(Communicator& world)>;
 
-// Whether the ranks are threads or processes.
+// What the ranks are.
 class CommunicatorTest : public testing::TestWithParam<std::string> {
  protected:
   void OnRanks(const Body& body) {
     const auto world = MpiWorldCommunicator(mpi);
     if (GetParam() == "mpi") {
       body(*world);
+    } else if (GetParam() == "tcp") {
+      body(*SocketWorldCommunicator(sockets));
     } else if (world->rank() == 0) {
       RunRanks(world->size(), [&](std::shared_ptr<Communicator> threads) { body(*threads); });
     }
@@ -264,7 +268,7 @@ TEST_P(CommunicatorTest, MisuseThrowsOnTheRankItself) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Ranks, CommunicatorTest, testing::Values("threads", "mpi"),
+INSTANTIATE_TEST_SUITE_P(Ranks, CommunicatorTest, testing::Values("threads", "mpi", "tcp"),
                          [](const auto& info) { return info.param; });
 
 }  // namespace
@@ -292,7 +296,19 @@ int RunTests(int argc, char** argv) {
       listeners.Append(new Failures);
     }
   }
+  // The ranks that MPI started meet over TCP as well, at a port that rank 0 finds free.
+  const Tensor port = Zeros({1}, DType::kInt64);
+  if (mpi->world()->rank == 0) Fill(port, PortOf(*ListenOn(0, 1)));
+  MpiWorldCommunicator(mpi)->Broadcast(port, 0)->Wait();
+  auto met = SocketMesh::Open({.meeting = {"127.0.0.1", static_cast<int>(port.Item()),
+                                           mpi->world()->rank, mpi->world()->size, 30}});
+  if (!met.ok()) {
+    std::fprintf(stderr, "%s\n", Message(met.status()).c_str());
+    return 1;
+  }
+  sockets = *std::move(met);
   const int result = RUN_ALL_TESTS();
+  sockets.reset();
   mpi.reset();
   return result;
 }

@@ -24,9 +24,17 @@ struct Outcome {
   std::vector<int> pids;
 };
 
-Outcome RunRanks(int ranks, const std::string& arguments) {
-  const std::string command = Concat("third_party/bazel/mpi_test.sh ", ranks,
-                                     " dist/comm/fault_ranks ", arguments, " 2>&1");
+// Over MPI, or over TCP.
+class FaultTest : public testing::TestWithParam<bool> {
+ protected:
+  static bool OverMpi() { return GetParam(); }
+  static Outcome RunRanks(int ranks, const std::string& arguments);
+};
+
+Outcome FaultTest::RunRanks(int ranks, const std::string& arguments) {
+  const std::string command =
+      Concat("third_party/bazel/", OverMpi() ? "mpi_test.sh " : "environment_ranks.sh ", ranks,
+             " dist/comm/fault_ranks ", arguments, " 2>&1");
   Outcome outcome;
   std::FILE* output = popen(command.c_str(), "r");
   std::array<char, 4096> line;
@@ -68,13 +76,13 @@ void ExpectFailure(const Outcome& outcome, double limit, const std::vector<std::
   ExpectNoOrphans(outcome);
 }
 
-TEST(ContractTest, ASkippedCollective) {
+TEST_P(FaultTest, ASkippedCollective) {
   ExpectFailure(RunRanks(3, "skip 1"), 2,
                 {"in group world: rank 1 calls all_reduce(sum) of float32 x 8 in module h.1.mlp",
                  "but ranks 0 and 2 call all_reduce(sum) of float32 x 8 in module h.1.attn"});
 }
 
-TEST(ContractTest, AnotherDtypeCountOperationOrRoot) {
+TEST_P(FaultTest, AnotherDtypeCountOperationOrRoot) {
   ExpectFailure(RunRanks(3, "dtype 2"), 2,
                 {"rank 2 calls all_reduce(sum) of float64 x 8 in module h.1.attn",
                  "ranks 0 and 1 call all_reduce(sum) of float32 x 8"});
@@ -85,73 +93,76 @@ TEST(ContractTest, AnotherDtypeCountOperationOrRoot) {
                 {"rank 1 calls broadcast of float32 x 8 from its rank 1"});
 }
 
-TEST(ContractTest, TwoRanksAreBothNamed) {
+TEST_P(FaultTest, TwoRanksAreBothNamed) {
   ExpectFailure(RunRanks(2, "count 1"), 2,
                 {"rank 0 calls all_reduce(sum) of float32 x 8",
                  "rank 1 calls all_reduce(sum) of "
                  "float32 x 7 in module h.1.attn"});
 }
 
-TEST(ContractTest, CallsReorderedAcrossGroups) {
+TEST_P(FaultTest, CallsReorderedAcrossGroups) {
   ExpectFailure(
       RunRanks(3, "reorder 2"), 2,
       {"rank 2 is in all_reduce(sum) of float32 x 8 in group b", "module h.1.mlp",
        "ranks 0 and 1 are in all_reduce(sum) of float32 x 8 in group a", "module h.1.attn"});
 }
 
-TEST(ContractTest, ARankThatEndsBeforeTheLastCollective) {
+TEST_P(FaultTest, ARankThatEndsBeforeTheLastCollective) {
   ExpectFailure(RunRanks(3, "end 1"), 2,
                 {"rank 1 has ended, but ranks 0 and 2 wait in all_reduce(sum) of float32 x 8 in "
                  "group world",
                  "module h.1.attn", "module h.0.attn"});
 }
 
-TEST(ContractTest, AMessageOfAnotherLength) {
+TEST_P(FaultTest, AMessageOfAnotherLength) {
   ExpectFailure(RunRanks(2, "message 0"), 2,
                 {"rank 0 sent 12 bytes, but rank 1 is in receive of float32 x 4", "16 bytes"});
 }
 
-TEST(ContractTest, RightCallsPass) {
+TEST_P(FaultTest, RightCallsPass) {
   const Outcome outcome = RunRanks(3, "none 1");
   EXPECT_EQ(outcome.code, 0) << outcome.text;
   EXPECT_TRUE(outcome.errors.empty()) << outcome.text;
 }
 
 // Without contracts, an ended rank is found all the same.
-TEST(WatchdogTest, ARankThatEnds) {
+TEST_P(FaultTest, ARankThatEnds) {
   ExpectFailure(RunRanks(3, "end 1 600"), 6, {"rank 1 has ended, but ranks 0 and 2 wait in"});
 }
 
-TEST(WatchdogTest, ARankThatComputesForever) {
+TEST_P(FaultTest, ARankThatComputesForever) {
   ExpectFailure(
       RunRanks(3, "hang 1 2"), 5,
       {"the limit of 2 s", "ranks 0 and 2 are in all_reduce(sum) of float32 x 8 in group a",
        "call 1, module h.1.attn", "missing is rank 1, which computes"});
 }
 
-TEST(WatchdogTest, ARankThatWaitsElsewhere) {
+TEST_P(FaultTest, ARankThatWaitsElsewhere) {
   ExpectFailure(RunRanks(3, "elsewhere 1 2"), 6,
                 {"the limit of 2 s", "rank 1", "receive of float32 x 3 from its rank 0, tag 5"});
 }
 
-TEST(WatchdogTest, AStoppedRank) {
+TEST_P(FaultTest, AStoppedRank) {
   ExpectFailure(RunRanks(3, "stop 2 2"), 6,
                 {"ranks 0 and 1 are in all_reduce", "missing is rank 2, which does not answer"});
 }
 
-TEST(FailureTest, AKilledRankEndsTheJob) {
+TEST_P(FaultTest, AKilledRankEndsTheJob) {
   const Outcome outcome = RunRanks(3, "kill 1 600");
   EXPECT_NE(outcome.code, 0);
   EXPECT_LT(outcome.seconds, 5);
-  EXPECT_NE(outcome.text.find("process rank 1"), std::string::npos) << outcome.text;
+  EXPECT_NE(
+      outcome.text.find(OverMpi() ? "process rank 1" : "error: rank 1 has ended before the others"),
+      std::string::npos)
+      << outcome.text;
   ExpectNoOrphans(outcome);
 }
 
-TEST(FailureTest, AnExceptionOnOneRankEndsTheJob) {
+TEST_P(FaultTest, AnExceptionOnOneRankEndsTheJob) {
   ExpectFailure(RunRanks(3, "throw 2 600"), 5, {"error: probe: this rank fails"});
 }
 
-TEST(FailureTest, AnExitOfOneRankEndsTheJob) {
+TEST_P(FaultTest, AnExitOfOneRankEndsTheJob) {
   const Outcome outcome = RunRanks(3, "exit 2 600");
   EXPECT_NE(outcome.code, 0);
   EXPECT_LT(outcome.seconds, 5);
@@ -160,9 +171,12 @@ TEST(FailureTest, AnExitOfOneRankEndsTheJob) {
   ExpectNoOrphans(outcome);
 }
 
-TEST(FailureTest, AbortEndsTheJob) {
+TEST_P(FaultTest, AbortEndsTheJob) {
   ExpectFailure(RunRanks(3, "status 0 600"), 5, {"rank 0 cannot continue"});
 }
+
+INSTANTIATE_TEST_SUITE_P(, FaultTest, testing::Values(true, false),
+                         [](const auto& info) { return info.param ? "Mpi" : "Tcp"; });
 
 }  // namespace
 }  // namespace tessera::dist

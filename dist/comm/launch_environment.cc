@@ -36,6 +36,7 @@ struct Variables {
 };
 
 constexpr int kMost = 1 << 24;
+constexpr int kBesideTheAgent = 10000;
 
 Status ReadRanks(const Get& get, const Variables& names, bool needs_local, LaunchEnvironment* e) {
   TESSERA_ASSIGN_OR_RETURN(e->size, ReadNumber(get, names.size, 1, kMost));
@@ -65,6 +66,11 @@ Status ReadTorchrun(const Get& get, LaunchEnvironment* e) {
   }
   e->master_addr = address;
   TESSERA_ASSIGN_OR_RETURN(e->master_port, ReadNumber(get, "MASTER_PORT", 1, 65535));
+  // torchrun's agent listens on the port itself.
+  const char* const agent = get("TORCHELASTIC_USE_AGENT_STORE");
+  if (agent != nullptr && std::string_view(agent) == "True") {
+    e->master_port += e->master_port > 55535 ? -kBesideTheAgent : kBesideTheAgent;
+  }
   return OkStatus();
 }
 

@@ -8,7 +8,8 @@
 //   mpirun    OMPI_COMM_WORLD_SIZE, OMPI_COMM_WORLD_RANK (and ..._LOCAL_RANK, ..._LOCAL_SIZE)
 //   Slurm     SLURM_PROCID and SLURM_NTASKS (and SLURM_LOCALID); MPI gets its ranks by PMI
 //   torchrun  two of RANK, WORLD_SIZE and MASTER_ADDR; then also LOCAL_RANK and MASTER_PORT must be
-//             there (and LOCAL_WORLD_SIZE may)
+//             there (and LOCAL_WORLD_SIZE may); with TORCHELASTIC_USE_AGENT_STORE=True, as
+//             torchrun sets it, its agent has the port and the ranks meet 10,000 ports away
 //   else      one process
 #ifndef TESSERA_DIST_COMM_LAUNCH_ENVIRONMENT_H_
 #define TESSERA_DIST_COMM_LAUNCH_ENVIRONMENT_H_

@@ -80,6 +80,11 @@ TEST(LaunchEnvironmentTest, Torchrun) {
   EXPECT_EQ(e->local_rank, 1);
   EXPECT_EQ(e->master_addr, "10.0.0.1");
   EXPECT_EQ(e->master_port, 29500);
+  // torchrun's own agent has the port.
+  EXPECT_EQ(Read(With(kTorchrun, "TORCHELASTIC_USE_AGENT_STORE", "True"))->master_port, 39500);
+  EXPECT_EQ(Read(With(kTorchrun, "TORCHELASTIC_USE_AGENT_STORE", "False"))->master_port, 29500);
+  const Variables high = With(kTorchrun, "MASTER_PORT", "60000");
+  EXPECT_EQ(Read(With(high, "TORCHELASTIC_USE_AGENT_STORE", "True"))->master_port, 50000);
 }
 
 TEST(LaunchEnvironmentTest, NamesTheVariableThatIsWrong) {

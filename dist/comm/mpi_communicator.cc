@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "dist/comm/host_operands.h"
 #include "dist/comm/mpi_exchange.h"
 #include "nn/module.h"
 
@@ -73,14 +74,6 @@ class MpiHandle final : public CommHandle {
   const int exceptions_;
 };
 
-// `t` on the host in `dtype`: itself where it is that already.
-Tensor Staged(const Tensor& t, DType dtype) {
-  Tensor host = t.device().is_cpu() ? t : CopyTo(t, Device::Cpu());
-  return host.dtype() == dtype ? host : CastCopy(host, dtype);
-}
-
-Tensor Flat(const Tensor& t) { return t.AsStrided({t.numel()}, {1}, t.offset()); }
-
 class MpiCommunicator final : public Communicator {
  public:
   MpiCommunicator(std::shared_ptr<MpiRuntime> runtime, std::shared_ptr<MpiGroup> group)
@@ -135,22 +128,11 @@ class MpiCommunicator final : public Communicator {
     return {TypeOf(dtype), static_cast<int64_t>(DTypeSize(dtype)),
             runtime_->options().largest_count};
   }
-  void CheckOperands(std::string_view operation, const Tensor& a, const Tensor& b) const;
-  void CheckPeer(std::string_view operation, int peer, int tag) const;
   bool IsAlone(const Tensor& t) const { return size() == 1 || t.numel() == 0; }
 
   const std::shared_ptr<MpiRuntime> runtime_;
   const std::shared_ptr<MpiGroup> group_;
 };
-
-char* Bytes(const Tensor& t) { return static_cast<char*>(t.raw_data()); }
-
-void CheckReducible(std::string_view operation, DType dtype, ReduceOp op) {
-  TESSERA_CHECK(dtype != DType::kBool || op != ReduceOp::kSum, operation, "bool has no sum");
-}
-
-// What reductions of `dtype` compute in.
-DType Wide(DType dtype) { return IsHalf(dtype) ? DType::kFloat32 : dtype; }
 
 Call MpiCommunicator::Begin(std::string_view operation, const Tensor& t, std::string_view detail,
                             int root) {
@@ -168,29 +150,13 @@ Call MpiCommunicator::Begin(std::string_view operation, const Tensor& t, std::st
   return call;
 }
 
-void MpiCommunicator::CheckOperands(std::string_view operation, const Tensor& a,
-                                    const Tensor& b) const {
-  TESSERA_CHECK(a.is_contiguous() && b.is_contiguous(), operation, "tensors must be contiguous");
-  // Host memory is the CPU's as well.
-  const bool near = a.device() == b.device() || (a.device().is_cpu() && b.device().is_cpu());
-  TESSERA_CHECK(a.dtype() == b.dtype() && near, operation, a, " and ", b,
-                " differ in dtype or device");
-}
-
-void MpiCommunicator::CheckPeer(std::string_view operation, int peer, int tag) const {
-  TESSERA_CHECK(peer >= 0 && peer < size() && peer != rank(), operation, "rank ", peer,
-                " is not another rank of group ", name());
-  TESSERA_CHECK(tag >= 0 && tag <= kLargestTag, operation, "tag ", tag, " is not in 0..",
-                kLargestTag);
-}
-
 CommHandlePtr MpiCommunicator::AllReduce(const Tensor& t, ReduceOp op) {
   CheckOperands("all_reduce", t, t);
   CheckReducible("all_reduce", t.dtype(), op);
   if (t.device().is_meta()) return CompletedHandle();
   Call call = Begin("all_reduce", t, ReduceOpName(op));
   if (IsAlone(t)) return CompletedHandle();
-  const DType wide = Wide(t.dtype());
+  const DType wide = ReductionDType(t.dtype());
   const Tensor sum = Staged(t, wide);
   const int64_t number = call.number;
   if (size() <= kMostRanks) {
@@ -212,15 +178,14 @@ CommHandlePtr MpiCommunicator::AllReduce(const Tensor& t, ReduceOp op) {
 CommHandlePtr MpiCommunicator::ReduceScatter(const Tensor& out, const Tensor& in, ReduceOp op) {
   CheckOperands("reduce_scatter", in, out);
   CheckReducible("reduce_scatter", in.dtype(), op);
-  TESSERA_CHECK(in.numel() == out.numel() * size(), "reduce_scatter", in, " is not ", size(),
-                " times ", out);
+  CheckParts("reduce_scatter", *this, in, out);
   if (in.device().is_meta()) return CompletedHandle();
   Call call = Begin("reduce_scatter", in, ReduceOpName(op));
   if (IsAlone(in)) {
     CopyInto(Flat(out), Flat(in));
     return CompletedHandle();
   }
-  const DType wide = Wide(in.dtype());
+  const DType wide = ReductionDType(in.dtype());
   const Tensor whole = Staged(in, wide);
   const bool direct = out.device().is_cpu() && out.dtype() == wide;
   const Tensor part = direct ? out : Empty(out.shape(), wide);
@@ -251,8 +216,7 @@ CommHandlePtr MpiCommunicator::ReduceScatter(const Tensor& out, const Tensor& in
 
 CommHandlePtr MpiCommunicator::AllGather(const Tensor& out, const Tensor& in) {
   CheckOperands("all_gather", out, in);
-  TESSERA_CHECK(out.numel() == in.numel() * size(), "all_gather", out, " is not ", size(),
-                " times ", in);
+  CheckParts("all_gather", *this, out, in);
   if (in.device().is_meta()) return CompletedHandle();
   Call call = Begin("all_gather", in);
   if (IsAlone(in)) {
@@ -280,7 +244,7 @@ CommHandlePtr MpiCommunicator::AllGather(const Tensor& out, const Tensor& in) {
 
 CommHandlePtr MpiCommunicator::Broadcast(const Tensor& t, int root) {
   CheckOperands("broadcast", t, t);
-  TESSERA_CHECK(root >= 0 && root < size(), "broadcast", "root ", root, " in group ", name());
+  CheckRoot("broadcast", *this, root);
   if (t.device().is_meta()) return CompletedHandle();
   Call call = Begin("broadcast", t, {}, root);
   if (IsAlone(t)) return CompletedHandle();
@@ -304,8 +268,7 @@ CommHandlePtr MpiCommunicator::Broadcast(const Tensor& t, int root) {
 
 CommHandlePtr MpiCommunicator::AllToAll(const Tensor& out, const Tensor& in) {
   CheckOperands("all_to_all", out, in);
-  TESSERA_CHECK(out.numel() == in.numel() && in.numel() % size() == 0, "all_to_all", in, " and ",
-                out, " do not hold ", size(), " equal chunks");
+  CheckChunks("all_to_all", *this, out, in);
   if (in.device().is_meta()) return CompletedHandle();
   Call call = Begin("all_to_all", in);
   if (IsAlone(in)) {
@@ -331,7 +294,7 @@ CommHandlePtr MpiCommunicator::AllToAll(const Tensor& out, const Tensor& in) {
 
 CommHandlePtr MpiCommunicator::Send(const Tensor& t, int destination, int tag) {
   CheckOperands("send", t, t);
-  CheckPeer("send", destination, tag);
+  CheckPeer("send", *this, destination, tag);
   if (t.device().is_meta() || t.numel() == 0) return CompletedHandle();
   Call call;
   call.operation = "send";
@@ -350,7 +313,7 @@ CommHandlePtr MpiCommunicator::Send(const Tensor& t, int destination, int tag) {
 
 CommHandlePtr MpiCommunicator::Receive(const Tensor& t, int source, int tag) {
   CheckOperands("receive", t, t);
-  CheckPeer("receive", source, tag);
+  CheckPeer("receive", *this, source, tag);
   if (t.device().is_meta() || t.numel() == 0) return CompletedHandle();
   Call call;
   call.operation = "receive";

@@ -2,39 +2,25 @@
 #include "dist/comm/mpi_monitor.h"
 
 #include <algorithm>
-#include <charconv>
 #include <functional>
 #include <thread>
 #include <utility>
 
-#include "base/status.h"
 #include "dist/comm/mpi_runtime.h"
 
 namespace tessera::dist {
-namespace {
 
-constexpr int kQuestion = 1;
-constexpr int kAnswer = 2;
-constexpr size_t kLongestAnswer = 64 << 10;
-
-// Seconds: after which a wait is worth a question, between questions, and for answers to come.
-constexpr double kPatienceChecked = 0.4;
-constexpr double kPatience = 2;
-constexpr double kBetweenChecked = 0.2;
-constexpr double kBetween = 2;
-constexpr double kForAnswers = 0.7;
-// How long others leave it to the lowest rank to speak, and to ranks nearer to the cause.
-constexpr double kForTheLowest = 1.5;
-constexpr double kForTheCause = 2.5;
-constexpr double kBetweenRanks = 0.2;
-
-double SecondsSince(MpiMonitor::Clock::time_point t) {
-  return std::chrono::duration<double>(MpiMonitor::Clock::now() - t).count();
-}
-
-}  // namespace
-
-MpiMonitor::MpiMonitor(MpiRuntime& runtime) : runtime_(runtime), buffer_(kLongestAnswer) {
+MpiMonitor::MpiMonitor(MpiRuntime& runtime)
+    : runtime_(runtime),
+      buffer_(RankMonitor::kLongestAnswer),
+      watch_({.rank = runtime.world_->rank,
+              .size = runtime.world_->size,
+              .check_collectives = runtime.options_.check_collectives,
+              .collective_timeout = runtime.options_.collective_timeout,
+              .send = [this](int rank, RankMonitor::Kind kind,
+                             std::string text) { SendTo(rank, kind, std::move(text)); },
+              .state = [this] { return OwnState(); },
+              .waits = [this] { return Waits(false); }}) {
   Mpi().Comm_dup(Mpi().comm_world, &comm_);
   PostReceive();
 }
@@ -99,70 +85,9 @@ void MpiMonitor::ReadMessages() {
     int bytes = 0;
     Mpi().Get_count(&status, Mpi().byte_type, &bytes);
     const std::string text(buffer_.data(), static_cast<size_t>(bytes));
-    const int from = status.MPI_SOURCE;
     PostReceive();
-    if (status.MPI_TAG == kQuestion) {
-      RankState state = OwnState();
-      std::string answer = Concat(text, "\n", EncodeState(state));
-      if (answer.size() > kLongestAnswer) {
-        for (auto& [id, group] : state.groups) group.last.clear();
-        state.waits.clear();
-        answer = Concat(text, "\n", EncodeState(state)).substr(0, kLongestAnswer);
-      }
-      SendTo(from, kAnswer, std::move(answer));
-      continue;
-    }
-    const size_t line = text.find('\n');
-    if (line == std::string::npos || text.substr(0, line) != std::to_string(round_)) continue;
-    if (is_asking_) answers_[static_cast<size_t>(from)] = DecodeState(text.substr(line + 1));
+    watch_.Receive(status.MPI_SOURCE, static_cast<RankMonitor::Kind>(status.MPI_TAG), text);
   }
-}
-
-void MpiMonitor::Ask() {
-  is_asking_ = true;
-  asked_ = Clock::now();
-  ++round_;
-  const MpiGroup& world = *runtime_.world_;
-  answers_.assign(static_cast<size_t>(world.size), std::nullopt);
-  for (int r = 0; r < world.size; ++r) {
-    if (r != world.rank) SendTo(r, kQuestion, std::to_string(round_));
-  }
-}
-
-void MpiMonitor::Plan(const Finding& finding, double delay) {
-  const int lowest = *std::min_element(finding.observers.begin(), finding.observers.end());
-  if (runtime_.world_->rank != lowest) delay += kForTheLowest;
-  const auto at = Clock::now() + std::chrono::milliseconds(static_cast<int64_t>(delay * 1000));
-  if (report_at_.has_value() && *report_at_ <= at) return;
-  report_at_ = at;
-  report_ = finding.line;
-}
-
-void MpiMonitor::Judge() {
-  is_asking_ = false;
-  const int rank = runtime_.world_->rank;
-  answers_[static_cast<size_t>(rank)] = OwnState();
-  if (const auto finding = FindEndedRank(rank, answers_)) return Plan(*finding, 0);
-  if (runtime_.options_.check_collectives) {
-    const auto finding = FindCircle(rank, answers_);
-    // Twice the same: nothing was on its way between two answers.
-    if (finding.has_value() && finding->line == suspicion_) return Plan(*finding, 0);
-    suspicion_ = finding.has_value() ? finding->line : "";
-  }
-  const double limit = runtime_.options_.collective_timeout;
-  for (const WaitState& wait : Waits(false)) {
-    if (wait.seconds < limit) continue;
-    const std::vector<int> missing = MissingRanks(wait, rank, answers_);
-    const bool is_near = std::any_of(missing.begin(), missing.end(), [&](int m) {
-      const auto& state = answers_[static_cast<size_t>(m)];
-      return !state.has_value() || state->waits.empty();
-    });
-    // Of different groups no two ranks speak at the same time.
-    const double delay = (is_near ? 0 : kForTheCause) + kBetweenRanks * std::min(rank, 10);
-    Plan(DescribeTimeout(wait, rank, limit, answers_), delay);
-    return;
-  }
-  report_at_.reset();
 }
 
 std::optional<std::string> MpiMonitor::Poll() {
@@ -172,30 +97,11 @@ std::optional<std::string> MpiMonitor::Poll() {
     Mpi().Test(&message.request, &flag, MPI_STATUS_IGNORE);
     return flag != 0;
   });
-  if (report_at_.has_value() && Clock::now() >= *report_at_) return report_;
-  if (is_asking_) {
-    const auto answered = std::count_if(answers_.begin(), answers_.end(),
-                                        [](const auto& state) { return state.has_value(); });
-    const bool is_complete = answered + 1 == std::ssize(answers_);
-    if (is_complete || SecondsSince(asked_) > kForAnswers) Judge();
-    return std::nullopt;
-  }
-  const bool is_checked = runtime_.options_.check_collectives;
-  const double limit = runtime_.options_.collective_timeout;
-  if (SecondsSince(asked_) < (is_checked || limit < kBetween ? kBetweenChecked : kBetween)) {
-    return std::nullopt;
-  }
   double longest = 0;
   for (const MpiOperationPtr& o : runtime_.in_flight_) {
     if (o->call.operation != "end") longest = std::max(longest, SecondsSince(o->since));
   }
-  if (longest > std::min(limit, is_checked ? kPatienceChecked : kPatience)) {
-    Ask();
-  } else {
-    suspicion_.clear();
-    report_at_.reset();
-  }
-  return std::nullopt;
+  return watch_.Poll(longest);
 }
 
 }  // namespace tessera::dist

@@ -1,28 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// The watchdog of a rank, and its answers to the watchdogs of others.
-//
-// Each rank's progress thread answers questions on a communicator of its own, also while the main
-// thread computes or waits: where the rank is (dist/comm/rank_state.h). When something has waited
-// for a moment (half a second with `check_collectives`, else two), its rank asks all others, and
-// again until it is done. It ends the job with one line when
-//   - a rank that must still arrive has ended (in every run);
-//   - with `check_collectives`, ranks wait for each other: calls were reordered across groups;
-//   - a wait has lasted longer than `collective_timeout`: the line names the call, who has arrived,
-//     who is missing and where the missing are, or that they do not answer.
-// The lowest rank that sees it speaks, the others wait a moment for the end. What is called
-// differently within one group is found before it starts, by comparing contracts.
+// MPI's messages for a rank's watchdog (dist/comm/rank_monitor.h): the progress thread answers on a
+// communicator of its own.
 #ifndef TESSERA_DIST_COMM_MPI_MONITOR_H_
 #define TESSERA_DIST_COMM_MPI_MONITOR_H_
 
-#include <chrono>
-#include <cstdint>
 #include <list>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "dist/comm/mpi_library.h"
-#include "dist/comm/rank_state.h"
+#include "dist/comm/rank_monitor.h"
 
 namespace tessera::dist {
 
@@ -31,8 +19,6 @@ class MpiRuntime;
 // All of it under the runtime's mutex, by the progress thread.
 class MpiMonitor {
  public:
-  using Clock = std::chrono::steady_clock;
-
   // Collective.
   explicit MpiMonitor(MpiRuntime& runtime);
 
@@ -55,9 +41,6 @@ class MpiMonitor {
   void PostReceive();
   void ReadMessages();
   void SendTo(int rank, int tag, std::string text);
-  void Ask();
-  void Judge();
-  void Plan(const Finding& finding, double delay);
 
   MpiRuntime& runtime_;
   MPI_Comm comm_ = nullptr;
@@ -65,14 +48,7 @@ class MpiMonitor {
   std::vector<char> buffer_;
   MPI_Request receive_ = nullptr;
   std::list<Outgoing> outgoing_;
-
-  int64_t round_ = 0;
-  bool is_asking_ = false;
-  Clock::time_point asked_{};
-  Snapshot answers_;
-  std::string suspicion_;  // the circle that the last round found
-  std::optional<Clock::time_point> report_at_;
-  std::string report_;
+  RankMonitor watch_;
 };
 
 }  // namespace tessera::dist

@@ -391,13 +391,11 @@ StatusOr<std::shared_ptr<Communicator>> OpenForWorld(const std::string& id, cons
                   {world.device.index, options.rendezvous_timeout, options.collective_timeout});
 }
 
-const bool registered =
-    (RegisterGpuTransport({.count = cuda::DeviceCount,
-                           .identity = UuidOf,
-                           .new_id = NewNcclId,
-                           .open = OpenForWorld,
-                           .abort = [](int code) { NcclWatch::Instance().AbortAll(code); }}),
-     true);
+const bool registered = (RegisterGpuTransport({.count = cuda::DeviceCount,
+                                               .identity = UuidOf,
+                                               .new_id = NewNcclId,
+                                               .open = OpenForWorld}),
+                         true);
 
 }  // namespace
 

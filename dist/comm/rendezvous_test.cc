@@ -44,21 +44,31 @@ int ConnectTo(int port) {
   }
 }
 
+// The messages in one text, or the failure.
+std::string Joined(const StatusOr<std::vector<RankPlace>>& got) {
+  if (!got.ok()) return "error: " + Message(got.status());
+  std::string text;
+  for (const RankPlace& place : *got) text += place.message + ";";
+  return text;
+}
+
+// "id;" with an empty message of one other rank.
+const std::string kOfTwo = "id;;";
+
+std::string Own(int rank) { return std::string("\0id", 3) + std::to_string(rank); }
+
 // What each of `ranks` gets, "error: ..." for a failure.
 std::vector<std::string> Meet(const std::vector<RendezvousOptions>& ranks) {
   std::vector<std::string> results(ranks.size());
   std::vector<std::thread> threads;
   for (size_t i = 0; i < ranks.size(); ++i) {
-    threads.emplace_back([&, i] {
-      const auto got = Rendezvous(ranks[i], ranks[i].rank == 0 ? std::string("\0id", 3) : "");
-      results[i] = got.ok() ? *got : "error: " + Message(got.status());
-    });
+    threads.emplace_back([&, i] { results[i] = Joined(Rendezvous(ranks[i], Own(ranks[i].rank))); });
   }
   for (std::thread& thread : threads) thread.join();
   return results;
 }
 
-TEST(RendezvousTest, AllGetTheMessageInAnyOrder) {
+TEST(RendezvousTest, AllGetTheMessagesOfAllInAnyOrder) {
   const int port = FreePort();
   // Rank 0 comes last.
   std::vector<RendezvousOptions> ranks;
@@ -66,10 +76,15 @@ TEST(RendezvousTest, AllGetTheMessageInAnyOrder) {
   std::vector<std::string> results(4);
   std::thread others([&] { results = Meet({ranks[0], ranks[1], ranks[2]}); });
   std::this_thread::sleep_for(std::chrono::milliseconds(200));
-  const auto mine = Rendezvous(ranks[3], std::string("\0id", 3));
+  const auto mine = Rendezvous(ranks[3], Own(0));
   others.join();
   ASSERT_TRUE(mine.ok()) << Message(mine.status());
-  for (size_t i = 0; i < 3; ++i) EXPECT_EQ(results[i], std::string("\0id", 3));
+  const std::string all = Own(0) + ";" + Own(1) + ";" + Own(2) + ";" + Own(3) + ";";
+  EXPECT_EQ(Joined(mine), all);
+  for (size_t i = 0; i < 3; ++i) EXPECT_EQ(results[i], all);
+  for (const RankPlace& place : *mine) {
+    EXPECT_NE(place.address.find("127.0.0.1"), std::string::npos) << place.address;
+  }
 }
 
 TEST(RendezvousTest, MissingRanksAreNamed) {
@@ -101,7 +116,7 @@ TEST(RendezvousTest, StrangersAreDropped) {
   std::string result;
   std::thread zero([&] {
     const auto got = Rendezvous({"127.0.0.1", port, 0, 2, 20}, "id");
-    result = got.ok() ? *got : Message(got.status());
+    result = Joined(got);
   });
   const int fd = ConnectTo(port);
   const std::string request = "GET / HTTP/1.1\r\nHost: x\r\n\r\n";
@@ -110,8 +125,8 @@ TEST(RendezvousTest, StrangersAreDropped) {
   zero.join();
   close(fd);
   ASSERT_TRUE(mine.ok()) << Message(mine.status());
-  EXPECT_EQ(*mine, "id");
-  EXPECT_EQ(result, "id");
+  EXPECT_EQ(Joined(mine), kOfTwo);
+  EXPECT_EQ(result, kOfTwo);
 }
 
 // A greeting with some of its bits, bytes or its end lost is dropped, or named by rank 0; the rank
@@ -122,7 +137,7 @@ TEST(RendezvousTest, MutatedGreetingsEndInAnAnswer) {
   for (int i = 0; i < 60; ++i) {
     SCOPED_TRACE(i);
     const int port = FreePort();
-    std::string greeting("tessera1\1\0\0\0\2\0\0\0", 16);
+    std::string greeting("tessera2\1\0\0\0\2\0\0\0\0\0\0\0", 20);
     for (int flips = random() % 3; flips >= 0; --flips) {
       greeting[random() % greeting.size()] ^= static_cast<char>(1 << random() % 8);
     }
@@ -131,7 +146,7 @@ TEST(RendezvousTest, MutatedGreetingsEndInAnAnswer) {
     std::string zero;
     std::thread serves([&] {
       const auto got = Rendezvous({"127.0.0.1", port, 0, 2, 1}, "id");
-      zero = got.ok() ? *got : Message(got.status());
+      zero = got.ok() ? Joined(got) : Message(got.status());
     });
     const int fd = ConnectTo(port);
     EXPECT_EQ(send(fd, greeting.data(), greeting.size(), MSG_NOSIGNAL), std::ssize(greeting));
@@ -140,12 +155,12 @@ TEST(RendezvousTest, MutatedGreetingsEndInAnAnswer) {
     serves.join();
     close(fd);
     if (mine.ok()) {
-      EXPECT_EQ(*mine, "id");
-      EXPECT_EQ(zero, "id");
+      EXPECT_EQ(Joined(mine), kOfTwo);
+      EXPECT_EQ(zero, kOfTwo);
       ++dropped;
     } else {
       EXPECT_EQ(Message(mine.status()).rfind("rendezvous at ", 0), 0u) << Message(mine.status());
-      EXPECT_TRUE(zero == "id" || zero.rfind("rendezvous at ", 0) == 0) << zero;
+      EXPECT_TRUE(zero.ends_with(";") || zero.rfind("rendezvous at ", 0) == 0) << zero;
     }
   }
   EXPECT_GT(dropped, 20);

@@ -53,95 +53,12 @@ class Routed final : public Communicator {
   const Device device_;
 };
 
-// What travels, and where its result belongs.
-class StagedHandle final : public CommHandle {
- public:
-  StagedHandle(CommHandlePtr handle, Tensor result, Tensor staged)
-      : handle_(std::move(handle)), result_(std::move(result)), staged_(std::move(staged)) {}
-  ~StagedHandle() override { Wait(); }
-
-  void Wait() override {
-    if (handle_ == nullptr) return;
-    std::exchange(handle_, nullptr)->Wait();
-    CopyInto(result_, staged_);
-  }
-
- private:
-  CommHandlePtr handle_;
-  const Tensor result_;
-  const Tensor staged_;
-};
-
-class Staged final : public Communicator {
- public:
-  Staged(std::shared_ptr<Communicator> inner, const Device& device)
-      : inner_(std::move(inner)), device_(device) {}
-
-  int rank() const override { return inner_->rank(); }
-  int size() const override { return inner_->size(); }
-  const std::string& name() const override { return inner_->name(); }
-
-  CommHandlePtr AllReduce(const Tensor& t, ReduceOp op) override {
-    if (Passes(t)) return inner_->AllReduce(t, op);
-    const Tensor staged = CopyTo(t, device_);
-    return Return(inner_->AllReduce(staged, op), t, staged);
-  }
-  CommHandlePtr ReduceScatter(const Tensor& out, const Tensor& in, ReduceOp op) override {
-    if (Passes(in)) return inner_->ReduceScatter(out, in, op);
-    const Tensor staged = Room(out);
-    return Return(inner_->ReduceScatter(staged, CopyTo(in, device_), op), out, staged);
-  }
-  CommHandlePtr AllGather(const Tensor& out, const Tensor& in) override {
-    if (Passes(in)) return inner_->AllGather(out, in);
-    const Tensor staged = Room(out);
-    return Return(inner_->AllGather(staged, CopyTo(in, device_)), out, staged);
-  }
-  CommHandlePtr Broadcast(const Tensor& t, int root) override {
-    if (Passes(t)) return inner_->Broadcast(t, root);
-    const Tensor staged = CopyTo(t, device_);
-    return Return(inner_->Broadcast(staged, root), t, staged);
-  }
-  CommHandlePtr AllToAll(const Tensor& out, const Tensor& in) override {
-    if (Passes(in)) return inner_->AllToAll(out, in);
-    const Tensor staged = Room(out);
-    return Return(inner_->AllToAll(staged, CopyTo(in, device_)), out, staged);
-  }
-  CommHandlePtr Send(const Tensor& t, int destination, int tag) override {
-    return inner_->Send(Passes(t) ? t : CopyTo(t, device_), destination, tag);
-  }
-  CommHandlePtr Receive(const Tensor& t, int source, int tag) override {
-    if (Passes(t)) return inner_->Receive(t, source, tag);
-    const Tensor staged = Room(t);
-    return Return(inner_->Receive(staged, source, tag), t, staged);
-  }
-  void Barrier() override { inner_->Barrier(); }
-
-  std::shared_ptr<Communicator> Split(int color, int key, const std::string& name) override {
-    return StagedCommunicator(inner_->Split(color, key, name), device_);
-  }
-
- private:
-  bool Passes(const Tensor& t) const { return t.device() == device_ || t.device().is_meta(); }
-  Tensor Room(const Tensor& like) const { return Empty(like.shape(), like.dtype(), device_); }
-  static CommHandlePtr Return(CommHandlePtr handle, const Tensor& result, const Tensor& staged) {
-    return std::make_unique<StagedHandle>(std::move(handle), result, staged);
-  }
-
-  const std::shared_ptr<Communicator> inner_;
-  const Device device_;
-};
-
 }  // namespace
 
 std::shared_ptr<Communicator> RoutedCommunicator(std::shared_ptr<Communicator> others,
                                                  std::shared_ptr<Communicator> of_device,
                                                  const Device& device) {
   return std::make_shared<Routed>(std::move(others), std::move(of_device), device);
-}
-
-std::shared_ptr<Communicator> StagedCommunicator(std::shared_ptr<Communicator> inner,
-                                                 const Device& device) {
-  return std::make_shared<Staged>(std::move(inner), device);
 }
 
 }  // namespace tessera::dist

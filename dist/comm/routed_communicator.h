@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A group whose tensors take two ways: those of one device by a transport of its own (NCCL for a
-// GPU), all others by another (MPI).
+// GPU), all others by another (MPI, TCP).
 //
 //   auto world = RoutedCommunicator(mpi, nccl, Device::Cuda(local_rank));
 //   world->AllReduce(gradients, ReduceOp::kSum);   // on cuda:1: NCCL
@@ -18,11 +18,6 @@ namespace tessera::dist {
 
 std::shared_ptr<Communicator> RoutedCommunicator(std::shared_ptr<Communicator> others,
                                                  std::shared_ptr<Communicator> of_device,
-                                                 const Device& device);
-
-// A group that takes CPU tensors over `inner`, which takes those of `device` only: each operand is
-// copied there, and each result back when it is waited for. Tensors of `device` pass as they are.
-std::shared_ptr<Communicator> StagedCommunicator(std::shared_ptr<Communicator> inner,
                                                  const Device& device);
 
 }  // namespace tessera::dist

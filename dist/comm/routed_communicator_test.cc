@@ -95,19 +95,6 @@ void ExpectEveryOperation(Communicator& group, const Device& device) {
   group.Barrier();
 }
 
-TEST(RoutedCommunicatorTest, StagedTakesTensorsOfBothKinds) {
-  RunRanks(3, [](std::shared_ptr<Communicator> world) {
-    const auto staged = StagedCommunicator(std::make_shared<OnlyOn>(kDevice, world), kDevice);
-    ExpectEveryOperation(*staged, Device::Cpu());
-    ExpectEveryOperation(*staged, kDevice);
-    const auto reversed = staged->Split(0, -staged->rank(), "reversed");
-    EXPECT_EQ(reversed->rank(), 2 - staged->rank());
-    ExpectEveryOperation(*reversed, Device::Cpu());
-    const Tensor described = Empty({4}, DType::kFloat32, Device::Meta());
-    EXPECT_THROW(staged->AllReduce(described, ReduceOp::kSum), Error);  // as `inner` says
-  });
-}
-
 TEST(RoutedCommunicatorTest, EachDeviceHasItsWay) {
   RunRanks(3, [](std::shared_ptr<Communicator> world) {
     const auto others = std::make_shared<OnlyOn>(Device::Cpu(), world);

@@ -7,12 +7,11 @@
 #include <utility>
 #include <vector>
 
-#include "core/device.h"
 #include "dist/comm/agreement.h"
 #include "dist/comm/mpi_communicator.h"
 #include "dist/comm/rank_state.h"
-#include "dist/comm/rendezvous.h"
 #include "dist/comm/routed_communicator.h"
+#include "dist/comm/socket_communicator.h"
 
 namespace tessera::dist {
 namespace {
@@ -59,6 +58,14 @@ Status AddGpuTransport(World* world, const WorldOptions& options) {
   return OkStatus();
 }
 
+// This rank's device and how its tensors travel. Collective.
+Status FindDevice(const WorldOptions& options, World* world) {
+  const StatusOr<Device> device = DeviceOfRank(options.device, world->local_rank, CountGpus());
+  TESSERA_RETURN_IF_ERROR(AgreeOnStatus(*world->communicator, device.status()));
+  world->device = *device;
+  return AddGpuTransport(world, options);
+}
+
 StatusOr<World> OpenMpiWorld(const LaunchEnvironment& environment, const WorldOptions& options) {
   MpiOptions mpi_options;
   mpi_options.check_collectives = options.check_collectives;
@@ -86,10 +93,7 @@ StatusOr<World> OpenMpiWorld(const LaunchEnvironment& environment, const WorldOp
   }
   world.communicator = MpiWorldCommunicator(runtime);
   world.transport = "MPI";
-  const StatusOr<Device> device = DeviceOfRank(options.device, world.local_rank, CountGpus());
-  TESSERA_RETURN_IF_ERROR(AgreeOnStatus(*world.communicator, device.status()));
-  world.device = *device;
-  TESSERA_RETURN_IF_ERROR(AddGpuTransport(&world, options));
+  TESSERA_RETURN_IF_ERROR(FindDevice(options, &world));
   return world;
 }
 
@@ -102,28 +106,15 @@ StatusOr<World> OpenTorchrunWorld(const LaunchEnvironment& e, const WorldOptions
   world.local_size = std::max(e.local_size, 1);
   world.node = e.local_size > 0 ? e.rank / e.local_size : 0;
   world.started_by = e.started_by;
-  TESSERA_ASSIGN_OR_RETURN(world.device, DeviceOfRank(options.device, e.local_rank, CountGpus()));
-  if (!ComputesOnGpu(world)) {
-    return InvalidArgument(
-        "ranks on the ", options.device, " are started by mpirun (mpirun -n ", e.size,
-        " ...): a torchrun-style environment (RANK, WORLD_SIZE) serves GPUs only");
-  }
-  if (gpu_transport.open == nullptr) {
-    return InvalidArgument("RANK=", e.rank, " WORLD_SIZE=", e.size,
-                           " ask for NCCL, and this program was built without CUDA");
-  }
-  TESSERA_RETURN_IF_ERROR(CheckDeviceAvailable(world.device));
-  std::string id;
-  if (e.rank == 0) {
-    TESSERA_ASSIGN_OR_RETURN(id, gpu_transport.new_id());
-  }
-  TESSERA_ASSIGN_OR_RETURN(
-      id,
-      Rendezvous({e.master_addr, e.master_port, e.rank, e.size, options.rendezvous_timeout}, id));
-  world.abort = gpu_transport.abort;
-  world.transport = "NCCL";
-  TESSERA_ASSIGN_OR_RETURN(world.communicator, gpu_transport.open(id, world, options));
-  world.communicator = StagedCommunicator(std::move(world.communicator), world.device);
+  world.abort = SocketMesh::Abort;
+  world.transport = "TCP";
+  TESSERA_ASSIGN_OR_RETURN(std::shared_ptr<SocketMesh> mesh,
+                           SocketMesh::Open({.meeting = {e.master_addr, e.master_port, e.rank,
+                                                         e.size, options.rendezvous_timeout},
+                                             .check_collectives = options.check_collectives,
+                                             .collective_timeout = options.collective_timeout}));
+  world.communicator = SocketWorldCommunicator(std::move(mesh));
+  TESSERA_RETURN_IF_ERROR(FindDevice(options, &world));
   return world;
 }
 

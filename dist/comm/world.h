@@ -6,10 +6,10 @@
 //
 // Each rank has its device: `cuda` gives the ranks of a machine its GPUs in turn. Where every rank
 // has a GPU of its own, tensors on it travel by NCCL, however the ranks were started; ranks that
-// share one exchange them through host memory. What lies on the CPU goes by MPI under `mpirun` and
-// Slurm. A torchrun-style start has no MPI: ranks meet over TCP at MASTER_ADDR:MASTER_PORT, CPU
-// tensors go by way of the GPU, and a run on the CPU is refused. One process alone starts neither
-// and pays for neither (dist/comm/launch_environment.h has the rules).
+// share one exchange them through host memory. Tensors on the CPU go by MPI under `mpirun` and
+// Slurm. A torchrun-style start has no MPI: ranks meet at MASTER_ADDR:MASTER_PORT, and their CPU
+// tensors go over TCP. One process alone starts neither and pays for neither
+// (dist/comm/launch_environment.h has the rules).
 //
 // The end: the last owner of the communicators waits for the other ranks. A rank that fails by
 // itself prints its line and calls `Abort`, or the others would wait for it until the watchdog
@@ -45,7 +45,7 @@ struct World {
   int node = 0;   // which machine, in the order of their lowest ranks
   Device device;  // this rank's
   StartedBy started_by = StartedBy::kAlone;
-  std::string transport;  // what tensors travel by: "MPI", "MPI and NCCL", "NCCL"
+  std::string transport;  // of tensors: "MPI", "TCP", "MPI and NCCL", "TCP and NCCL"
   std::string warning;    // one line of what slows the ranks down; usually empty
 
   // Ends all ranks at once, with this exit code; nothing after it runs.
@@ -69,8 +69,6 @@ struct GpuTransport {
   StatusOr<std::string> (*new_id)() = nullptr;
   StatusOr<std::shared_ptr<Communicator>> (*open)(const std::string& id, const World& world,
                                                   const WorldOptions& options) = nullptr;
-  // Frees what the ranks hold of GPUs, and ends the process.
-  void (*abort)(int code) = nullptr;
 };
 void RegisterGpuTransport(const GpuTransport& transport);
 
