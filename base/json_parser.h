@@ -31,7 +31,7 @@ template <typename Json>
 class JsonParser {
  public:
   JsonParser(std::string_view text, const JsonRules& rules)
-      : reader_(text, rules.comments), rules_(rules) {}
+      : text_(text), reader_(text, rules.comments), rules_(rules) {}
 
   StatusOr<Json> Parse(std::string_view source) {
     Json value;
@@ -98,12 +98,17 @@ class JsonParser {
     *value = Json::object();
     auto& members = value->template get_ref<Members&>();
     if (reader_.Take('}')) return true;
+    std::vector<size_t> places;  // of the keys, where they must differ
     do {
       std::string key;
+      if (rules_.unique_keys) {
+        reader_.Next();
+        places.push_back(reader_.position());
+      }
       if (!reader_.ReadString(&key) || !reader_.Take(':')) return false;
       Json item;
       if (!Value(&item, depth)) {
-        if (!twice_.empty()) Twice(key + "." + twice_);
+        if (!twice_.empty()) Twice(key + "." + twice_, nullptr);
         return false;
       }
       if constexpr (kOrdered) {  // not through its own functions, which look among all members
@@ -111,21 +116,37 @@ class JsonParser {
                                                                         std::move(item));
       } else {
         const auto [at, is_new] = members.insert_or_assign(std::move(key), std::move(item));
-        if (!is_new && rules_.unique_keys) return Twice(at->first);
+        if (!is_new && rules_.unique_keys) return Twice(at->first, &places);
       }
     } while (reader_.Take(','));
     if (!reader_.Take('}')) return false;
-    if constexpr (kOrdered) return JoinEqualKeys(&members);
+    if constexpr (kOrdered) return JoinEqualKeys(&members, &places);
     return true;
   }
 
-  bool Twice(std::string key) {
+  // A member of the object whose keys are at `places`; nullptr: of one within it, which has said
+  // where.
+  bool Twice(std::string key, const std::vector<size_t>* places) {
+    std::vector<size_t> of_key;
+    for (const size_t place : places == nullptr ? std::vector<size_t>() : *places) {
+      std::string other;
+      if (JsonReader(text_.substr(place), false).ReadString(&other) && other == key) {
+        of_key.push_back(place);
+      }
+    }
+    if (of_key.size() > 1) twice_where_ = Concat(Line(of_key[0]), " and ", Line(of_key[1]));
     twice_ = std::move(key);
-    return Fail(Concat("'", twice_, "' is given twice; keep one of them"));
+    return Fail(Concat("'", twice_, "' is given twice, at ", twice_where_, "; keep one of them"));
+  }
+  // "line 3, column 5".
+  std::string Line(size_t place) const {
+    const std::string_view before = text_.substr(0, place);
+    return Concat("line ", 1 + std::count(before.begin(), before.end(), '\n'), ", column ",
+                  place - (before.rfind('\n') + 1) + 1);
   }
 
   // The last value of a key, where the first stood: as in a Python dict.
-  bool JoinEqualKeys(Members* members) {
+  bool JoinEqualKeys(Members* members, const std::vector<size_t>* places) {
     const auto key = [&](size_t i) -> const std::string& { return members->begin()[i].first; };
     std::vector<uint32_t> order(members->size());
     std::iota(order.begin(), order.end(), 0u);
@@ -140,7 +161,7 @@ class JsonParser {
         gone[order[end]] = any = true;
       }
       if (end == i + 1) continue;
-      if (rules_.unique_keys) return Twice(key(order[i]));
+      if (rules_.unique_keys) return Twice(key(order[i]), places);
       members->begin()[order[i]].second = std::move(members->begin()[order[end - 1]].second);
     }
     if (!any) return true;
@@ -191,11 +212,13 @@ class JsonParser {
     return true;
   }
 
+  const std::string_view text_;
   JsonReader reader_;
   const JsonRules& rules_;
   size_t values_ = 0;
   std::string wrong_;
   std::string twice_;
+  std::string twice_where_;
 };
 
 // `text` as a tree of this kind of value, by `rules`; `source` begins the message of a failure.

@@ -91,11 +91,14 @@ TEST(JsonTextTest, LastOfEqualKeysCountsOrIsRefused) {
   EXPECT_EQ(*ParseJson(R"({"a":1,"b":2,"a":3})", "text"), json({{"a", 3}, {"b", 2}}));
   constexpr JsonRules kUnique = {.unique_keys = true};
   EXPECT_EQ(Failure(R"({"lr":1,"b":{"lr":2},"lr":1})", kUnique),
-            "c.json: 'lr' is given twice; keep one of them");
-  EXPECT_EQ(Failure(R"({"a":[{"zero":{"stage":2,"stage":3}}]})", kUnique),
-            "c.json: 'a.zero.stage' is given twice; keep one of them");
-  EXPECT_EQ(Failure(R"({"\u0061":1,"a":1})", kUnique),
-            "c.json: 'a' is given twice; keep one of them");
+            "c.json: 'lr' is given twice, at line 1, column 2 and line 1, column 22; keep one of "
+            "them");
+  EXPECT_EQ(Failure("{\"a\":[{\"zero\":{\n \"stage\":2,\n\n  \"stage\":3}}]}", kUnique),
+            "c.json: 'a.zero.stage' is given twice, at line 2, column 2 and line 4, column 3; keep "
+            "one of them");
+  EXPECT_EQ(Failure(R"({"\u0061":1, "a":1})", kUnique),
+            "c.json: 'a' is given twice, at line 1, column 2 and line 1, column 14; keep one of "
+            "them");
   EXPECT_TRUE(ParseJson(R"([{"a":1},{"a":1}])", "text", kUnique).ok());
 }
 

@@ -27,7 +27,7 @@ TEST(OrderedJsonTest, KeepsKeysInTheirOrder) {
   EXPECT_EQ(
       Message(ParseOrderedJson(R"({"b": {"a": 2, "c": 1, "a": 2}})", "text", {.unique_keys = true})
                   .status()),
-      "text: 'b.a' is given twice; keep one of them");
+      "text: 'b.a' is given twice, at line 1, column 8 and line 1, column 24; keep one of them");
 }
 
 TEST(OrderedJsonTest, KeepsIntegersBeyond64Bits) {
