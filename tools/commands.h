@@ -8,6 +8,8 @@
 
 #include <CLI/CLI.hpp>
 #include <functional>
+#include <string>
+#include <vector>
 
 #include "base/status.h"
 
@@ -16,7 +18,8 @@ namespace tessera::tools {
 struct Program;
 
 struct CommandState {
-  const Program* program = nullptr;  // whose commands these are
+  const Program* program = nullptr;         // whose commands these are
+  std::vector<std::string> arguments = {};  // of the command line, the command's name first
   std::function<Status()> run = nullptr;
 };
 

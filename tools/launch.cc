@@ -1,10 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// `tessera launch`: starts a command on several ranks with mpirun.
+// `tessera launch`: starts a command on several ranks, with mpirun or node by node.
+#include "tools/launch.h"
+
+#include <signal.h>
+#include <spawn.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -12,6 +19,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <vector>
 
 #include "base/file.h"
@@ -19,7 +27,6 @@
 #include "dist/comm/launch_environment.h"
 #include "tools/command_line.h"
 #include "tools/commands.h"
-#include "tools/launch_plan.h"
 #include "tools/settings.h"
 #include "train/foreign/accelerate_config.h"
 
@@ -44,7 +51,8 @@ int CountGpus() {
 StatusOr<std::vector<std::string>> ForwardedEnvironment() {
   std::vector<std::string> entries;
   for (char** entry = environ; *entry != nullptr; ++entry) {
-    for (const char* prefix : {"NCCL_", "UCX_", "TESSERA_", "CUDA_DEVICE_ORDER="}) {
+    for (const char* prefix :
+         {"NCCL_", "UCX_", "TESSERA_", "CUDA_DEVICE_ORDER=", "CUDA_VISIBLE_DEVICES="}) {
       if (std::string_view(*entry).starts_with(prefix)) entries.emplace_back(*entry);
     }
   }
@@ -73,6 +81,92 @@ Status Become(const std::vector<std::string>& arguments) {
     return NotFound("mpirun is not installed (Debian's package openmpi-bin)");
   }
   return Internal(arguments[0], ": ", std::strerror(errno));
+}
+
+StatusOr<Machine> ThisMachine() {
+  Machine machine;
+  machine.program = ThisProgram();
+  machine.cores = AvailableCores();
+  machine.gpus = CountGpus();
+  machine.is_root = geteuid() == 0;
+  if (const char* ssh = std::getenv("TESSERA_SSH")) machine.ssh = ssh;
+  TESSERA_ASSIGN_OR_RETURN(machine.environment, ForwardedEnvironment());
+  return machine;
+}
+
+std::atomic<int> stop_signal{0};
+
+// After one rank has failed, the others see it themselves; after this time they are stopped.
+constexpr std::chrono::seconds kForTheOthers{10};
+
+// Starts this node's ranks and ends with the code of the first that fails. Signals that stop the
+// launcher are passed on.
+Status RunNode(const LaunchPlan& plan, const std::string& gpu_ids) {
+  for (const int signal : {SIGINT, SIGTERM, SIGUSR1}) {
+    struct sigaction action {};
+    action.sa_handler = [](int number) { stop_signal = number; };
+    sigaction(signal, &action, nullptr);
+  }
+  std::map<pid_t, int> running;
+  for (int64_t local = 0; local < plan.node->ranks; ++local) {
+    std::vector<std::string> own = EnvironmentOf(*plan.node, local);
+    if (!gpu_ids.empty()) own.push_back("CUDA_VISIBLE_DEVICES=" + gpu_ids);
+    std::vector<char*> environment;
+    for (std::string& entry : own) environment.push_back(entry.data());
+    for (char** entry = environ; *entry != nullptr; ++entry) {
+      const std::string_view old = *entry;
+      const std::string_view name = old.substr(0, old.find('=') + 1);
+      const bool is_own = std::any_of(own.begin(), own.end(), [&](const std::string& other) {
+        return other.starts_with(name);
+      });
+      if (!is_own) environment.push_back(*entry);
+    }
+    environment.push_back(nullptr);
+    std::vector<std::string> words = plan.arguments;
+    std::vector<char*> pointers;
+    for (std::string& word : words) pointers.push_back(word.data());
+    pointers.push_back(nullptr);
+    pid_t pid = -1;
+    const int error =
+        posix_spawn(&pid, pointers[0], nullptr, nullptr, pointers.data(), environment.data());
+    if (error != 0) {
+      for (const auto& [other, rank] : running) kill(other, SIGKILL);
+      return Internal(words[0], ": ", std::strerror(error));
+    }
+    running[pid] = static_cast<int>(local);
+  }
+  int code = 0;
+  auto stop_at = std::chrono::steady_clock::time_point::max();
+  while (!running.empty()) {
+    if (const int number = stop_signal.exchange(0)) {
+      for (const auto& [pid, rank] : running) kill(pid, number);
+    }
+    if (std::chrono::steady_clock::now() > stop_at) {
+      for (const auto& [pid, rank] : running) kill(pid, SIGKILL);
+    }
+    int status = 0;
+    const pid_t ended = waitpid(-1, &status, WNOHANG);
+    if (ended <= 0) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      continue;
+    }
+    running.erase(ended);
+    const int own = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+    if (own == 0 || code != 0) continue;
+    code = own;
+    stop_at = std::chrono::steady_clock::now() + kForTheOthers;
+  }
+  std::exit(code);
+}
+
+// The ranks of a node as a shell would start them, a line each.
+std::string NodeLines(const LaunchPlan& plan) {
+  std::string lines;
+  for (int64_t local = 0; local < plan.node->ranks; ++local) {
+    for (const std::string& entry : EnvironmentOf(*plan.node, local)) lines += entry + " ";
+    lines += ShellLine(plan.arguments) + "\n";
+  }
+  return lines;
 }
 
 // Started by another launcher already: the ranks are there, and only have to agree with the flags.
@@ -125,11 +219,18 @@ Status ApplyAccelerate(const CLI::App& command, const AccelerateFlags& accelerat
   const bool counts = settings.contains("num_processes") && config.num_processes > 0;
   if (flags->ranks == 0 && flags->num_gpus == 0 && counts) flags->ranks = config.num_processes;
   if (flags->num_nodes == 0 && config.num_machines > 1) flags->num_nodes = config.num_machines;
-  if (config.machine_rank > 0) {
-    return InvalidArgument(source, ": machine_rank is ", config.machine_rank,
-                           "; start once, on the first machine, with a host file of all");
-  }
   if (flags->hostfile.empty()) flags->hostfile = config.hostfile;
+  if (config.num_machines > 1 && flags->hostfile.empty()) {
+    if (config.main_process_ip.empty() && flags->master_ip.empty()) {
+      return InvalidArgument(source, ": main_process_ip is missing: with num_machines ",
+                             config.num_machines, ", the address of the machine whose ",
+                             "machine_rank is 0");
+    }
+    if (flags->node_rank < 0) flags->node_rank = config.machine_rank;
+  } else if (config.machine_rank > 0) {
+    return InvalidArgument(source, ": machine_rank is ", config.machine_rank,
+                           "; with a host file of all machines, start once, on the first");
+  }
   if (flags->master_ip.empty()) flags->master_ip = config.main_process_ip;
   if (flags->master_port == 0) flags->master_port = config.main_process_port;
   if (flags->gpu_ids.empty() && config.gpu_ids != "all") flags->gpu_ids = config.gpu_ids;
@@ -150,25 +251,33 @@ Status ApplyAccelerate(const CLI::App& command, const AccelerateFlags& accelerat
   return OkStatus();
 }
 
-Status RunLaunch(const CLI::App& command, LaunchFlags flags, const AccelerateFlags& accelerate) {
-  Machine machine;
-  machine.program = ThisProgram();
-  machine.cores = AvailableCores();
-  machine.gpus = CountGpus();
-  machine.is_root = geteuid() == 0;
-  if (const char* ssh = std::getenv("TESSERA_SSH")) machine.ssh = ssh;
-  TESSERA_ASSIGN_OR_RETURN(machine.environment, ForwardedEnvironment());
-  if (!flags.accelerate.empty() || !accelerate.Given(command).empty()) {
-    TESSERA_RETURN_IF_ERROR(ApplyAccelerate(command, accelerate, machine, &flags));
+Status Start(const LaunchPlan& plan, const LaunchFlags& flags, const Machine& machine) {
+  if (plan.node.has_value()) {
+    if (flags.dry_run) return WriteOut(NodeLines(plan));
+    return RunNode(plan, flags.gpu_ids);
   }
-  TESSERA_ASSIGN_OR_RETURN(const LaunchPlan plan, PlanLaunch(flags, machine));
-  if (flags.not_call_launch) return RunInPlace(flags, plan, machine);
   if (flags.dry_run) return WriteOut(ShellLine(plan.arguments) + "\n");
   TESSERA_RETURN_IF_ERROR(ProbeHosts(plan, machine.ssh));
   return Become(plan.arguments);
 }
 
+Status RunLaunch(const CLI::App& command, LaunchFlags flags, const AccelerateFlags& accelerate) {
+  TESSERA_ASSIGN_OR_RETURN(const Machine machine, ThisMachine());
+  if (!flags.accelerate.empty() || !accelerate.Given(command).empty()) {
+    TESSERA_RETURN_IF_ERROR(ApplyAccelerate(command, accelerate, machine, &flags));
+  }
+  TESSERA_ASSIGN_OR_RETURN(const LaunchPlan plan, PlanLaunch(flags, machine));
+  if (flags.not_call_launch) return RunInPlace(flags, plan, machine);
+  return Start(plan, flags, machine);
+}
+
 }  // namespace
+
+Status StartRanks(const LaunchFlags& flags) {
+  TESSERA_ASSIGN_OR_RETURN(const Machine machine, ThisMachine());
+  TESSERA_ASSIGN_OR_RETURN(const LaunchPlan plan, PlanLaunch(flags, machine));
+  return Start(plan, flags, machine);
+}
 
 void AddLaunchCommand(CLI::App& app, CommandState& state) {
   CLI::App* command = app.add_subcommand("launch", "run a command on several ranks, by mpirun");
@@ -192,6 +301,14 @@ void AddLaunchCommand(CLI::App& app, CommandState& state) {
             .aliases = {{"master_addr", "torchrun"}, {"main_process_ip", "Accelerate"}}})
       .Add("master_port", &F::master_port, "given to the ranks as MASTER_PORT",
            {.type = "PORT", .aliases = {{"main_process_port", "Accelerate"}}})
+      .Add("node_rank", &F::node_rank,
+           "which node this is, where each is started by hand with --master-ip of node 0; -1: the "
+           "first host starts all",
+           {.aliases = {{"machine_rank", "Accelerate"}}})
+      .Add("standalone", &F::standalone, "one node, as torchrun's flag says")
+      .Add("include", &F::include, "the hosts, or GPUs of hosts, to use", {.type = "HOST:0,1@HOST"})
+      .Add("exclude", &F::exclude, "the hosts, or GPUs of hosts, to leave out",
+           {.type = "HOST:0,1@HOST"})
       .Add("not_call_launch", &F::not_call_launch,
            "another launcher has started this process: run the command in it")
       .Add("dry_run", &F::dry_run, "only print what would be run");

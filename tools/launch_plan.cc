@@ -14,10 +14,13 @@
 #include <chrono>
 #include <cstdio>
 #include <cstring>
+#include <map>
+#include <numeric>
 #include <set>
 #include <thread>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
@@ -29,6 +32,7 @@ namespace {
 constexpr int kMostSlots = 1 << 16;
 constexpr int kMostRanks = 1 << 24;
 constexpr int kConnectSeconds = 5;
+constexpr int kUsualPort = 29500;  // as torchrun and Accelerate have it
 constexpr std::chrono::seconds kProbeLimit{15};
 
 std::vector<std::string> Words(const std::string& line) {
@@ -52,7 +56,8 @@ StatusOr<std::vector<LaunchHost>> HostsOf(const LaunchFlags& flags) {
   std::vector<LaunchHost> hosts;
   if (flags.hostfile.empty()) {
     if (flags.num_nodes > 1) {
-      return InvalidArgument("--num-nodes ", flags.num_nodes, " needs --hostfile");
+      return InvalidArgument("--num-nodes ", flags.num_nodes,
+                             " needs --hostfile, or --node-rank and --master-ip on each node");
     }
     return hosts;
   }
@@ -64,6 +69,81 @@ StatusOr<std::vector<LaunchHost>> HostsOf(const LaunchFlags& flags) {
   }
   if (flags.num_nodes > 0) hosts.resize(static_cast<size_t>(flags.num_nodes));
   return hosts;
+}
+
+// A host of DeepSpeed's filters, with its GPUs: "worker-0:0,2".
+struct HostFilter {
+  std::string host;
+  std::vector<int> gpus;  // empty: all
+};
+
+StatusOr<std::vector<HostFilter>> ParseFilter(std::string_view flag, const std::string& text) {
+  std::vector<HostFilter> filters;
+  for (const std::string& part : std::vector<std::string>(absl::StrSplit(text, '@'))) {
+    const size_t colon = part.find(':');
+    HostFilter filter{part.substr(0, colon), {}};
+    bool is_right = IsHostName(filter.host);
+    if (colon != std::string::npos) {
+      const std::vector<std::string> ids = absl::StrSplit(part.substr(colon + 1), ',');
+      for (const std::string& id : ids) {
+        int& gpu = filter.gpus.emplace_back();
+        is_right = is_right && absl::SimpleAtoi(id, &gpu) && gpu >= 0;
+      }
+    }
+    if (!is_right) {
+      return InvalidArgument(flag, " ", text, ": '", part, "' is not HOST or HOST:0,1,...");
+    }
+    filters.push_back(std::move(filter));
+  }
+  return filters;
+}
+
+std::vector<int> AllGpus(const LaunchHost& host) {
+  std::vector<int> all(static_cast<size_t>(host.slots));
+  std::iota(all.begin(), all.end(), 0);
+  return all;
+}
+
+// What --include or --exclude leaves of the hosts.
+Status FilterHosts(const LaunchFlags& flags, std::vector<LaunchHost>* hosts) {
+  const bool includes = !flags.include.empty();
+  const std::string_view flag = includes ? "--include" : "--exclude";
+  const std::string& text = includes ? flags.include : flags.exclude;
+  TESSERA_ASSIGN_OR_RETURN(const std::vector<HostFilter> filters, ParseFilter(flag, text));
+  std::map<std::string, std::set<int>> named;
+  for (const HostFilter& filter : filters) {
+    const auto host = std::find_if(hosts->begin(), hosts->end(),
+                                   [&](const LaunchHost& h) { return h.name == filter.host; });
+    if (host == hosts->end()) {
+      return InvalidArgument(flag, " ", text, ": there is no host '", filter.host, "'",
+                             flags.hostfile.empty() ? "; without --hostfile it is localhost"
+                                                    : " in " + flags.hostfile);
+    }
+    for (const int gpu : filter.gpus) {
+      if (gpu < host->slots) continue;
+      return InvalidArgument(flag, " ", text, ": '", filter.host, "' has ", host->slots,
+                             " slots, no slot ", gpu);
+    }
+    const std::vector<int> gpus = filter.gpus.empty() ? AllGpus(*host) : filter.gpus;
+    named[filter.host].insert(gpus.begin(), gpus.end());
+  }
+  std::vector<LaunchHost> left;
+  for (LaunchHost& host : *hosts) {
+    const std::set<int>& of_host = named[host.name];
+    for (const int gpu : AllGpus(host)) {
+      if ((of_host.count(gpu) > 0) == includes) host.gpus.push_back(gpu);
+    }
+    if (host.gpus.empty()) continue;
+    if (std::ssize(host.gpus) == host.slots) {
+      host.gpus.clear();
+    } else {
+      host.slots = static_cast<int>(host.gpus.size());
+    }
+    left.push_back(std::move(host));
+  }
+  if (left.empty()) return InvalidArgument(flag, " ", text, " leaves no host");
+  *hosts = std::move(left);
+  return OkStatus();
 }
 
 // Ranks of each host as the flags say; 0: they do not.
@@ -128,6 +208,36 @@ std::string Reason(const Probe& probe, const std::string& ssh) {
   while (!text.empty() && (text.back() == '\n' || text.back() == '\r')) text.pop_back();
   if (!text.empty()) return text;
   return WIFSIGNALED(probe.status) ? "no answer" : Concat(ssh, " failed");
+}
+
+// Of nodes that are started one by one, this one.
+StatusOr<LaunchPlan> PlanNode(const LaunchFlags& flags, const Machine& machine) {
+  if (flags.node_rank >= flags.num_nodes) {
+    return InvalidArgument("--node-rank ", flags.node_rank, " is not below --num-nodes ",
+                           flags.num_nodes);
+  }
+  if (!flags.hostfile.empty()) {
+    return InvalidArgument("--node-rank is for nodes that are started one by one; with --hostfile ",
+                           "one start on the first host is enough");
+  }
+  if (flags.master_ip.empty()) {
+    return InvalidArgument("--master-ip is missing: the address of the node with --node-rank 0");
+  }
+  if (!flags.include.empty() || !flags.exclude.empty()) {
+    return InvalidArgument("--include and --exclude choose among hosts; use --gpu-ids on a node");
+  }
+  TESSERA_ASSIGN_OR_RETURN(int64_t each, RanksOfEach(flags, flags.num_nodes));
+  if (each == 0) each = std::max(machine.gpus, 1);
+  LaunchPlan plan;
+  plan.ranks = each * flags.num_nodes;
+  plan.node = NodePlan{.first_rank = flags.node_rank * each,
+                       .ranks = each,
+                       .world_size = plan.ranks,
+                       .master_addr = flags.master_ip,
+                       .master_port = flags.master_port > 0 ? flags.master_port : kUsualPort};
+  plan.arguments = {machine.program};
+  plan.arguments.insert(plan.arguments.end(), flags.command.begin(), flags.command.end());
+  return plan;
 }
 
 }  // namespace
@@ -217,38 +327,84 @@ StatusOr<LaunchPlan> PlanLaunch(const LaunchFlags& flags, const Machine& machine
   if (flags.command.empty()) {
     return InvalidArgument("the command is missing: tessera launch --num-gpus 2 -- train ...");
   }
+  if (flags.standalone && flags.num_nodes > 1) {
+    return InvalidArgument("--standalone is one node, and --num-nodes says ", flags.num_nodes);
+  }
+  if (flags.node_rank >= 0 && flags.num_nodes > 1) return PlanNode(flags, machine);
+  if (flags.node_rank > 0) {
+    return InvalidArgument("--node-rank ", flags.node_rank, " needs --num-nodes above it");
+  }
   LaunchPlan plan;
   TESSERA_ASSIGN_OR_RETURN(plan.hosts, HostsOf(flags));
+  const bool filters = !flags.include.empty() || !flags.exclude.empty();
+  if (filters) {
+    if (!flags.include.empty() && !flags.exclude.empty()) {
+      return InvalidArgument("--include and --exclude exclude one another");
+    }
+    if (flags.num_nodes > 0 || flags.num_gpus > 0 || flags.ranks > 0 || !flags.gpu_ids.empty()) {
+      return InvalidArgument("--include and --exclude say which GPUs of which hosts there are; ",
+                             "--num-nodes, --num-gpus, --num-processes and --gpu-ids do too");
+    }
+    if (plan.hosts.empty()) plan.hosts = {{"localhost", std::max(machine.gpus, 1), "localhost"}};
+    TESSERA_RETURN_IF_ERROR(FilterHosts(flags, &plan.hosts));
+  }
   TESSERA_ASSIGN_OR_RETURN(const int64_t each, RanksOfEach(flags, std::ssize(plan.hosts)));
   std::vector<std::string>& a = plan.arguments;
   a = {"mpirun"};
   if (machine.is_root) a.push_back("--allow-run-as-root");
   a.insert(a.end(), {"--bind-to", "none"});
-  std::string names;
   bool is_crowded = false;
   plan.ranks = 0;
+  // Hosts whose ranks see the same GPUs are one part of mpirun's line.
+  struct Part {
+    std::string hosts;
+    int64_t ranks = 0;
+    std::string gpus;
+  };
+  std::vector<Part> parts;
   for (const LaunchHost& host : plan.hosts) {
     const int64_t ranks = each > 0 ? each : host.slots;
     is_crowded = is_crowded || ranks > host.slots;
-    names += Concat(names.empty() ? "" : ",", host.name, ":", ranks);
+    const std::string gpus = host.gpus.empty() ? flags.gpu_ids : absl::StrJoin(host.gpus, ",");
+    if (parts.empty() || parts.back().gpus != gpus) parts.push_back({"", 0, gpus});
+    Part& part = parts.back();
+    part.hosts += Concat(part.hosts.empty() ? "" : ",", host.name, ":", ranks);
+    part.ranks += ranks;
     plan.ranks += ranks;
   }
   if (plan.hosts.empty()) {
     plan.ranks = each > 0 ? each : std::max(machine.gpus, 1);
     is_crowded = plan.ranks > machine.cores;
+    // Without a name, cores that a hypervisor hides from mpirun would still limit it.
+    parts = {{Concat("localhost:", plan.ranks), plan.ranks, flags.gpu_ids}};
   }
   if (is_crowded) a.insert(a.end(), {"--oversubscribe", "--mca", "mpi_yield_when_idle", "1"});
   if (!machine.ssh.empty()) a.insert(a.end(), {"--mca", "plm_rsh_agent", machine.ssh});
-  // Without a name, cores that a hypervisor hides from mpirun would still limit it.
-  a.insert(a.end(), {"--host", names.empty() ? Concat("localhost:", plan.ranks) : names});
-  a.insert(a.end(), {"-n", std::to_string(plan.ranks)});
-  if (!flags.master_ip.empty()) a.insert(a.end(), {"-x", "MASTER_ADDR=" + flags.master_ip});
-  if (flags.master_port > 0) a.insert(a.end(), {"-x", Concat("MASTER_PORT=", flags.master_port)});
-  if (!flags.gpu_ids.empty()) a.insert(a.end(), {"-x", "CUDA_VISIBLE_DEVICES=" + flags.gpu_ids});
-  for (const std::string& entry : machine.environment) a.insert(a.end(), {"-x", entry});
-  a.push_back(machine.program);
-  a.insert(a.end(), flags.command.begin(), flags.command.end());
+  for (const Part& part : parts) {
+    if (&part != &parts.front()) a.push_back(":");
+    a.insert(a.end(), {"--host", part.hosts, "-n", std::to_string(part.ranks)});
+    if (!flags.master_ip.empty()) a.insert(a.end(), {"-x", "MASTER_ADDR=" + flags.master_ip});
+    if (flags.master_port > 0) {
+      a.insert(a.end(), {"-x", Concat("MASTER_PORT=", flags.master_port)});
+    }
+    if (!part.gpus.empty()) a.insert(a.end(), {"-x", "CUDA_VISIBLE_DEVICES=" + part.gpus});
+    for (const std::string& entry : machine.environment) {
+      if (!part.gpus.empty() && entry.starts_with("CUDA_VISIBLE_DEVICES=")) continue;
+      a.insert(a.end(), {"-x", entry});
+    }
+    a.push_back(machine.program);
+    a.insert(a.end(), flags.command.begin(), flags.command.end());
+  }
   return plan;
+}
+
+std::vector<std::string> EnvironmentOf(const NodePlan& node, int64_t local) {
+  return {Concat("RANK=", node.first_rank + local),
+          Concat("WORLD_SIZE=", node.world_size),
+          Concat("LOCAL_RANK=", local),
+          Concat("LOCAL_WORLD_SIZE=", node.ranks),
+          "MASTER_ADDR=" + node.master_addr,
+          Concat("MASTER_PORT=", node.master_port)};
 }
 
 Status ProbeHosts(const LaunchPlan& plan, const std::string& ssh) {

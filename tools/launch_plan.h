@@ -8,6 +8,7 @@
 #define TESSERA_TOOLS_LAUNCH_PLAN_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -19,7 +20,8 @@ namespace tessera::tools {
 struct LaunchHost {
   std::string name;
   int slots = 1;
-  std::string where;  // "hosts.txt:3", for messages
+  std::string where;           // "hosts.txt:3", for messages
+  std::vector<int> gpus = {};  // that --include or --exclude leaves; empty: all of its slots
 };
 
 // Lines `host slots=N`; without `slots` a host has one. `#` begins a comment. InvalidArgument with
@@ -28,11 +30,15 @@ StatusOr<std::vector<LaunchHost>> ParseHostFile(const std::string& file, std::st
 
 struct LaunchFlags {
   std::string hostfile;
-  int64_t num_nodes = 0;   // 0: all of the host file, or this machine
-  int64_t num_gpus = 0;    // ranks of each node; 0: its slots, or this machine's GPUs, at least 1
-  int64_t ranks = 0;       // of all nodes together, which share them evenly; 0: `num_gpus` of each
-  std::string accelerate;  // Accelerate's configuration, a path
-  std::string gpu_ids;     // CUDA_VISIBLE_DEVICES of the ranks; "": as it is here
+  int64_t num_nodes = 0;    // 0: all of the host file, or this machine
+  int64_t num_gpus = 0;     // ranks of each node; 0: its slots, or this machine's GPUs, at least 1
+  int64_t ranks = 0;        // of all nodes together, which share them evenly; 0: `num_gpus` of each
+  std::string accelerate;   // Accelerate's configuration, a path
+  std::string gpu_ids;      // CUDA_VISIBLE_DEVICES of the ranks; "": as it is here
+  std::string include;      // DeepSpeed's `host1@host2:0,2`: these hosts, or GPUs of them; "": all
+  std::string exclude;      // likewise: all but these
+  int64_t node_rank = -1;   // which node this is, where each node is started by hand; -1: it is not
+  bool standalone = false;  // one node, whatever else is said
   std::string master_ip;
   int64_t master_port = 0;
   bool not_call_launch = false;
@@ -40,10 +46,21 @@ struct LaunchFlags {
   std::vector<std::string> command;  // what every rank runs: `train gpt2 ...`
 };
 
+// The ranks of this node, where each node is started by hand: they find the others by the
+// environment, as torchrun's do.
+struct NodePlan {
+  int64_t first_rank = 0;
+  int64_t ranks = 1;        // of this node
+  int64_t world_size = 1;   // of all
+  std::string master_addr;  // of node 0
+  int64_t master_port = 0;
+};
+
 struct LaunchPlan {
   std::vector<LaunchHost> hosts;  // that are started on; empty: this machine, without a name
   int64_t ranks = 1;
-  std::vector<std::string> arguments;  // mpirun and what follows
+  std::vector<std::string> arguments;  // mpirun and what follows; or what each rank of `node` runs
+  std::optional<NodePlan> node;
 };
 
 // `program` is this executable, `cores` this machine's, `is_root` whether the user is root.
@@ -66,6 +83,9 @@ int VisibleGpus(int all, const char* visible);
 StatusOr<std::vector<std::string>> ParseEnvironmentFile(const std::string& file,
                                                         std::string_view text);
 StatusOr<LaunchPlan> PlanLaunch(const LaunchFlags& flags, const Machine& machine);
+
+// NAME=VALUE of the rank number `local` of a node.
+std::vector<std::string> EnvironmentOf(const NodePlan& node, int64_t local);
 
 // Tries all hosts but this one at the same time; an error names those that cannot be reached.
 Status ProbeHosts(const LaunchPlan& plan, const std::string& ssh);

@@ -110,6 +110,98 @@ TEST_F(LaunchTest, RanksOfAllHostsAndWhatTheyAreTold) {
             "--num-processes 4 on 2 hosts contradicts --num-gpus 3");
 }
 
+// DeepSpeed's filters over hosts n1 (2 slots) and n2 (4).
+TEST_F(LaunchTest, HostsAndGpusThatAreIncludedOrExcluded) {
+  LaunchFlags flags;
+  flags.command = {"models"};
+  flags.hostfile = Path("hosts");
+  const auto line = [&](const std::string& include, const std::string& exclude) {
+    flags.include = include;
+    flags.exclude = exclude;
+    const auto plan = PlanLaunch(flags, {"/t", 8, 4, false, "", {"CUDA_VISIBLE_DEVICES=7"}});
+    return plan.ok()
+               ? ShellLine(plan->arguments).substr(std::string("mpirun --bind-to none ").size())
+               : Message(plan.status());
+  };
+  const std::string all = " -x CUDA_VISIBLE_DEVICES=7 /t models";
+  EXPECT_EQ(line("n2", ""), "--host n2:4 -n 4" + all);
+  EXPECT_EQ(line("n2:0,2", ""), "--host n2:2 -n 2 -x CUDA_VISIBLE_DEVICES=0,2 /t models");
+  EXPECT_EQ(line("n1@n2:3", ""),
+            "--host n1:2 -n 2" + all + " : --host n2:1 -n 1 -x CUDA_VISIBLE_DEVICES=3 /t models");
+  EXPECT_EQ(line("", "n1"), "--host n2:4 -n 4" + all);
+  EXPECT_EQ(line("", "n1:0@n2:1,2,3"),
+            "--host n1:1 -n 1 -x CUDA_VISIBLE_DEVICES=1 /t models : "
+            "--host n2:1 -n 1 -x CUDA_VISIBLE_DEVICES=0 /t models");
+  EXPECT_EQ(line("n3", ""), "--include n3: there is no host 'n3' in " + Path("hosts"));
+  EXPECT_EQ(line("n1:2", ""), "--include n1:2: 'n1' has 2 slots, no slot 2");
+  EXPECT_EQ(line("n1:x", ""), "--include n1:x: 'n1:x' is not HOST or HOST:0,1,...");
+  EXPECT_EQ(line("", "n1@n2"), "--exclude n1@n2 leaves no host");
+  EXPECT_EQ(line("n1", "n2"), "--include and --exclude exclude one another");
+  flags.hostfile.clear();
+  EXPECT_EQ(line("localhost:1,3", ""),
+            "--host localhost:2 -n 2 -x CUDA_VISIBLE_DEVICES=1,3 /t models");
+  flags.num_gpus = 2;
+  EXPECT_NE(line("localhost:1", "").find("do too"), std::string::npos);
+}
+
+// Each node is started by hand, as with torchrun and Accelerate.
+TEST_F(LaunchTest, NodesThatAreStartedOneByOne) {
+  const std::string nodes =
+      "tools/tessera launch --nnodes 2 --nproc_per_node 2 --master_addr 127.0.0.1 ";
+  auto [code, text] = RunShell(nodes + "--node_rank 1 --master_port 9 --dry-run -- models");
+  EXPECT_EQ(code, 0) << text;
+  const std::vector<std::string> lines = Lines(text);
+  ASSERT_EQ(lines.size(), 2u) << text;
+  EXPECT_EQ(lines[1].find("RANK=3 WORLD_SIZE=4 LOCAL_RANK=1 LOCAL_WORLD_SIZE=2 "
+                          "MASTER_ADDR=127.0.0.1 MASTER_PORT=9 "),
+            0u)
+      << text;
+  EXPECT_NE(RunShell(nodes + "--node_rank 2 -- models").output.find("not below --num-nodes 2"),
+            std::string::npos);
+  EXPECT_NE(RunShell("tools/tessera launch --nnodes 2 --node_rank 0 models")
+                .output.find("--master-ip is missing"),
+            std::string::npos);
+  // Accelerate's file of two machines says the same.
+  const std::string file =
+      Write("two.yaml",
+            "num_processes: 4\nnum_machines: 2\nmachine_rank: 0\nmain_process_ip: 10.0.0.1\n"
+            "main_process_port: 29501\nuse_cpu: true\ndistributed_type: MULTI_CPU\n");
+  text =
+      RunShell("tools/tessera launch --config_file " + file + " --machine_rank 1 --dry-run models")
+          .output;
+  EXPECT_EQ(text.find("RANK=2 WORLD_SIZE=4 LOCAL_RANK=0 LOCAL_WORLD_SIZE=2 MASTER_ADDR=10.0.0.1 "
+                      "MASTER_PORT=29501 "),
+            0u)
+      << text;
+  const std::string without =
+      Write("without.yaml",
+            "num_processes: 2\nnum_machines: 2\nmachine_rank: 1\ndistributed_type: MULTI_CPU\n");
+  text = RunShell("tools/tessera launch --config_file " + without + " models").output;
+  EXPECT_NE(text.find(without + ": main_process_ip is missing"), std::string::npos) << text;
+}
+
+// The ranks of two nodes meet over TCP, and a failure of one is the job's.
+TEST_F(LaunchTest, TwoNodesOnThisMachine) {
+  const std::string data = Write("text.txt", std::string(4000, 'a') + "\n");
+  const auto node = [&](int rank, const std::string& more) {
+    return Concat("tools/tessera launch --nnodes 2 --node_rank ", rank,
+                  " --nproc_per_node 1 --master_addr 127.0.0.1 --master_port ",
+                  21000 + getpid() % 9000, " -- train gpt-tiny --data ", data, " --out ",
+                  Path("nodes"), " --max-steps 2 --seq-len 32 ", more);
+  };
+  const auto both = [&](const std::string& more) {
+    std::filesystem::remove_all(Path("nodes"));
+    return RunShell("(" + node(1, more) + " & " + node(0, more) +
+                    "; code=$?; wait $! || code=$?; exit $code)");
+  };
+  ShellRun ran = both("");
+  EXPECT_EQ(ran.code, 0) << ran.output;
+  EXPECT_NE(ran.output.find("2 ranks over TCP: dp 2"), std::string::npos) << ran.output;
+  ran = both("--tp 3");
+  EXPECT_NE(ran.code, 0);
+  EXPECT_NE(ran.output.find("error: "), std::string::npos) << ran.output;
+}
+
 TEST_F(LaunchTest, GpusThatCudaShows) {
   EXPECT_EQ(VisibleGpus(4, nullptr), 4);
   EXPECT_EQ(VisibleGpus(4, ""), 0);
@@ -159,7 +251,9 @@ TEST_F(LaunchTest, AsOtherLaunchersAreCalled) {
   expect("--config_file " + file + " --num_processes 4", "4", " --accelerate " + file);
   expect("--num_processes 2 --use_fsdp --fsdp_sharding_strategy FULL_SHARD", "2",
          " --accelerate '{\"fsdp_sharding_strategy\":\"FULL_SHARD\",\"use_fsdp\":\"true\"}'");
+  expect("--standalone --nproc_per_node=2 --node_rank 0 --nnodes 1", "2", "");
   EXPECT_EQ(RunShell("tools/tessera launch --machine_rank 1 --num_processes 2 models").code, 2);
+  EXPECT_EQ(RunShell("tools/tessera launch --standalone --nnodes 2 models").code, 2);
   EXPECT_EQ(RunShell("tools/tessera launch --tpu --num_processes 2 models").code, 2);
 }
 

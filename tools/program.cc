@@ -111,7 +111,7 @@ Status Run(const Program& program, const std::vector<std::string>& arguments) {
   app.footer(Concat("`", program.name, " COMMAND --help` explains a command."));
   app.set_version_flag("--version",
                        Concat("tessera ", TSR_VERSION, " (for ", BuiltFor(), ", ", kCompiler, ")"));
-  CommandState state = {.program = &program};
+  CommandState state = {.program = &program, .arguments = arguments};
   AddCommands(app, state, arguments);
   TESSERA_RETURN_IF_ERROR(Parse(app, state, arguments));
   return state.run ? state.run() : OkStatus();

@@ -11,6 +11,7 @@
 #include "dist/mesh/mesh.h"
 #include "tools/command_line.h"
 #include "tools/commands.h"
+#include "tools/launch.h"
 #include "tools/program.h"
 #include "tools/run_flags.h"
 #include "train/ranks/agreement.h"
@@ -89,10 +90,33 @@ Status TrainOnRank(const train::RunConfig& config, const std::vector<std::string
                            "; the model is in ", folder, "\n"));
 }
 
-Status RunTrain(const CLI::App& command, const RunFlags& flags, const Program& program) {
+// Becomes the ranks that the configuration asks for.
+Status StartRanksOf(const train::RunLaunch& launch, const std::vector<std::string>& arguments) {
+  LaunchFlags flags;
+  flags.num_nodes = launch.num_nodes;
+  flags.num_gpus = launch.num_gpus;
+  flags.hostfile = launch.hostfile;
+  if (launch.num_nodes == 1 && !PathExists(launch.hostfile)) {
+    flags.hostfile.clear();  // one node needs none
+    flags.num_nodes = 0;
+  }
+  flags.command = arguments;
+  return StartRanks(flags);
+}
+
+Status RunTrain(const CLI::App& command, const RunFlags& flags, const CommandState& state) {
+  const Program& program = *state.program;
   TESSERA_ASSIGN_OR_RETURN(const dist::LaunchEnvironment launch,
                            dist::ReadLaunchEnvironment(std::getenv));
-  const StatusOr<train::ResolvedRun> run = Configure(command, flags, launch.size);
+  StatusOr<train::ResolvedRun> run = Configure(command, flags, launch.size);
+  if (run.ok() && run->launch.ranks() > 1 && run->launch.ranks() != launch.size) {
+    if (launch.started_by == dist::StartedBy::kAlone && !run->launch.not_call_launch) {
+      return StartRanksOf(run->launch, state.arguments);
+    }
+    run->notes.push_back(Concat("ranks: ", launch.size, ", by ",
+                                dist::StartedByName(launch.started_by), "; num_gpus and num_nodes ",
+                                "say ", run->launch.ranks()));
+  }
   const train::RunConfig known = run.ok() ? run->config : train::RunConfig();
   TESSERA_ASSIGN_OR_RETURN(const dist::World world,
                            dist::OpenWorld({.device = known.device,
@@ -121,9 +145,7 @@ void AddTrainCommand(CLI::App& app, CommandState& state) {
       "SIGINT, SIGTERM, SIGUSR1 and --time-limit finish the step, save and exit with 0; the same\n"
       "command with --resume continues it, bit for bit as if it had not been stopped.");
   command->callback([command, flags, &state] {
-    state.run = [command, flags, program = state.program] {
-      return RunTrain(*command, *flags, *program);
-    };
+    state.run = [command, flags, &state] { return RunTrain(*command, *flags, state); };
   });
 }
 

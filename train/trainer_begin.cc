@@ -200,7 +200,7 @@ ResumeState Trainer::StateNow() const {
 StatusOr<ResumeState> Trainer::Resume(const TrainOptions& options) {
   std::optional<dist::Checkpoint> checkpoint;
   if (!options.resume_from.empty()) {
-    TESSERA_ASSIGN_OR_RETURN(checkpoint, checkpoints_.Open(options.resume_from));
+    TESSERA_ASSIGN_OR_RETURN(checkpoint, checkpoints_.Open(options.resume_from, log_));
   } else {
     checkpoint = checkpoints_.FindNewest(log_);
   }

@@ -124,7 +124,7 @@ StatusOr<std::string> Trainer::RestoreBest() {
   }
   if (best_->found()->step == state_.step) return std::string();
   const std::string path = dist::CheckpointPath(config_.out, best_->found()->step);
-  TESSERA_ASSIGN_OR_RETURN(const dist::Checkpoint best, checkpoints_.Open(path));
+  TESSERA_ASSIGN_OR_RETURN(const dist::Checkpoint best, checkpoints_.Open(path, log_));
   TESSERA_RETURN_IF_ERROR(LoadFrom(best));
   log_.Info(Concat("the model is the best one, of ", best_->Text()));
   return path;

@@ -299,6 +299,10 @@ StatusOr<nlohmann::json> ReadConfigFile(const std::string& folder) {
   TESSERA_ASSIGN_OR_RETURN(nlohmann::json config, ReadJsonFile(path));
   if (!config.is_object()) return InvalidArgument(path, ": not a JSON object");
   TESSERA_RETURN_IF_ERROR(CheckQuantizationConfig(config, path));
+  // FlagAI's GLM folders do not say what they are, by a key that only they have.
+  if (!config.contains("model_type") && config.contains("block_position_encoding")) {
+    config["model_type"] = "glm";
+  }
   return config;
 }
 

@@ -2,6 +2,7 @@
 // Command lines of other systems as they stand, the program's name aside, beside the same runs in
 // our own keys: the same rows of metrics and the same weights.
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cstdlib>
 #include <filesystem>
@@ -302,6 +303,62 @@ TEST_F(CommandLinesTest, AccelerateLaunch) {
       "torchrun",
       started({"--nproc_per_node=2", "--nnodes=1"}, {"--zero", "2", "--batch-size", "2"}), "--out");
   ExpectSame(torchrun, ours, 3);
+  // Each node by itself: the ranks meet over TCP, and the bits are the same.
+  const Arguments here = {
+      "--nnodes",      "2",         "--nproc_per_node", "1",
+      "--master_addr", "127.0.0.1", "--master_port",    std::to_string(21000 + getpid() % 9000),
+      "--node_rank"};
+  const auto node = [&](const char* rank) {
+    Arguments launch = here;
+    launch.push_back(rank);
+    return started(launch, {"--zero", "2", "--batch-size", "2", "--out", Path("nodes")});
+  };
+  Process second(node("1"), Path("second-log"));
+  Process first(node("0"), Path("first-log"));
+  EXPECT_EQ(first.ExitCode(), 0) << first.Errors();
+  EXPECT_EQ(second.ExitCode(), 0) << second.Errors();
+  ExpectSame(Path("nodes"), ours, 3);
+}
+
+// FlagAI's trainer starts the ranks that its configuration asks for.
+TEST_F(CommandLinesTest, ConfigurationsStartTheirRanks) {
+  std::string text;
+  for (int i = 0; i < 60; ++i) text += "line " + std::to_string(i * i % 97) + " of the text\n";
+  const std::string data = Put("text.txt", text);
+  const auto configuration = [&](const std::string& name, const std::string& launch) {
+    return Put(name,
+               "{\"env_type\": \"pytorchDDP\", \"epochs\": 1, \"batch_size\": 2, "
+               "\"lr\": 1e-3, \"max_steps\": 3, \"log_interval\": 1, \"seq_len\": 16, "
+               "\"val_fraction\": 0" +
+                   launch + "}");
+  };
+  const std::string plain = configuration("plain.json", "");
+  const std::string theirs = configuration(
+      "flagai.json",
+      ", \"master_ip\": \"127.0.0.1\", \"master_port\": 17750, \"num_nodes\": 1, "
+      "\"num_gpus\": 2, \"hostfile\": \"./hostfile\", \"training_script\": \"train.py\"");
+  const auto train = [&](const std::string& config) {
+    return Arguments{"train", "gpt-tiny", "--data", data, "--config", config};
+  };
+  Arguments launched = train(plain);
+  launched.insert(launched.begin(), {"launch", "--num-gpus", "2", "--"});
+  const std::string ours = Run("ours", launched, "--save_dir");
+  ExpectSame(Run("flagai", train(theirs), "--save_dir"), ours, 3);
+  // The environment's ranks count where somebody else has started them.
+  const auto output = [&](const std::string& name, Arguments arguments) {
+    arguments.insert(arguments.end(), {"--save_dir", Path(name)});
+    Process run(arguments, Path(name + "-log"));
+    EXPECT_EQ(run.ExitCode(), 0) << run.Errors();
+    return run.Output();
+  };
+  Arguments alone = train(theirs);
+  alone.push_back("--not_call_launch");
+  EXPECT_NE(output("alone", alone).find("ranks: 1, by one process; num_gpus and num_nodes say 2"),
+            std::string::npos);
+  // One process is one process.
+  Arguments single = train(theirs);
+  single.insert(single.end(), {"--env_type", "pytorch"});
+  EXPECT_EQ(output("single", single).find("ranks"), std::string::npos);
 }
 
 }  // namespace

@@ -10,8 +10,9 @@ const OptionTable& ModelConfig::Table() {
       OptionTable::Of<ModelConfig>("Model")
           .Add("model", &ModelConfig::model,
                "in a file: the preset or folder that is first on the command line",
-               {.changes_results = false,
-                .aliases = {{"model_name", "FlagAI"}, {"model_name_or_path", "Hugging Face"}}})
+               {.changes_results = false, .aliases = {{"model_name_or_path", "Hugging Face"}}})
+          .Add("model_type", &ModelConfig::model_type,
+               "the family of a folder whose config.json does not say it", {.type = "glm"})
           .Add("config_overrides", &ModelConfig::config_overrides,
                "keys of the model's configuration: `d_model=256,num_layers=3`")
           .Add("ignore_mismatched_sizes", &ModelConfig::ignore_mismatched_sizes,

@@ -14,6 +14,7 @@ namespace tessera::train {
 
 struct ModelConfig {
   std::string model;             // a preset's name or a folder
+  std::string model_type;        // of a folder that does not say it; "": its own
   std::string config_overrides;  // "d_model=256,num_layers=3"
   bool ignore_mismatched_sizes = false;
   std::optional<double> dropout;

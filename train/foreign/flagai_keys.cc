@@ -14,6 +14,8 @@ const ForeignSystem& FlagAi() {
          Renamed("optimizer_type", "optimizer"),
          NoEffect("experiment_name", "a run is known by its folder, `out`"),
          Read("load_dir", "resume"),
+         Read("model_name", "model"),
+         Read("download_path", "model"),
          Refused("load_type", "--resume takes the newest checkpoint, or the one named", {"latest"}),
          Switch(Refused("load_optim", "--resume restores the whole run", {true})),
          Switch(Refused("load_rng", "--resume restores the whole run", {true})),
@@ -39,7 +41,7 @@ const ForeignSystem& FlagAi() {
          Read("num_nodes", "how ranks are started"),
          Read("num_gpus", "how ranks are started"),
          Read("hostfile", "how ranks are started"),
-         Switch(NoEffect("not_call_launch", "this process is a rank that somebody started"))}};
+         Switch(Read("not_call_launch", "how ranks are started"))}};
     Add(trainer->keys, {"master_ip", "master_port"}, [](std::string name) {
       return NoEffect(std::move(name), "the ranks find one another through their launcher");
     });

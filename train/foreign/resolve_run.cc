@@ -186,6 +186,27 @@ Status SolveGlobalBatch(const std::vector<const Layer*>& layers, int world_size,
   return OkStatus();
 }
 
+// Later layers win. One process needs nobody to start it.
+RunLaunch LaunchOf(const std::vector<Layer*>& layers, const RunConfig& config) {
+  RunLaunch launch;
+  for (const Layer* layer : layers) {
+    launch.num_nodes = Given(*layer, "num_nodes").value_or(launch.num_nodes);
+    launch.num_gpus = Given(*layer, "num_gpus").value_or(launch.num_gpus);
+    const Json& keys = layer->given.keys;
+    launch.hostfile = keys.value("hostfile", launch.hostfile);
+    launch.not_call_launch = keys.value("not_call_launch", launch.not_call_launch);
+  }
+  const bool is_single = config.env_type == "single";
+  if (!is_single && launch.ranks() > 1) return launch;
+  for (Layer* layer : layers) {
+    for (const char* key : {"num_nodes", "num_gpus", "hostfile", "not_call_launch"}) {
+      layer->Judge({key}, KeyFate::kNoEffect,
+                   is_single ? "env_type is one process" : "one process trains");
+    }
+  }
+  return {};
+}
+
 // Whose defaults hold: as `dialect` says, or the names that were used.
 StatusOr<const Dialect*> ChooseDialect(const std::vector<const Json*>& given,
                                        const RunConfig& config) {
@@ -258,7 +279,10 @@ StatusOr<ResolvedRun> ResolveRun(const RunSources& sources) {
     }
   }
   if (!sources.deepspeed.empty()) named = sources.deepspeed;
-  TESSERA_ASSIGN_OR_RETURN(Layer deepspeed, DeepSpeedLayer(named, run.config, sources.world_size,
+  run.launch = LaunchOf({&file, &flags}, run.config);
+  const bool starts_ranks = sources.world_size == 1 && !run.launch.not_call_launch;
+  const int world_size = starts_ranks ? static_cast<int>(run.launch.ranks()) : sources.world_size;
+  TESSERA_ASSIGN_OR_RETURN(Layer deepspeed, DeepSpeedLayer(named, run.config, world_size,
                                                            BatchOf(file, accelerate, flags)));
   deepspeed.ApplyTo(&run.config);
   flags.ApplyTo(&run.config);
@@ -278,7 +302,7 @@ StatusOr<ResolvedRun> ResolveRun(const RunSources& sources) {
     TESSERA_RETURN_IF_ERROR(ApplySharesOfLr(layer->given.shares_of_lr, layer->source, &run.config));
   }
   TESSERA_RETURN_IF_ERROR(CutBatch({&file, &accelerate, &flags}, &run.config));
-  TESSERA_RETURN_IF_ERROR(SolveGlobalBatch({&file, &flags}, sources.world_size, &run.config));
+  TESSERA_RETURN_IF_ERROR(SolveGlobalBatch({&file, &flags}, world_size, &run.config));
   PreferDeepSpeedsDType(deepspeed, {&file, &accelerate, &flags}, &run.config);
   PreferPrefix(&run.config);
   DropWhatMeansNothing(flags.given.keys, &deepspeed, &run.config);

@@ -12,6 +12,7 @@
 #ifndef TESSERA_TRAIN_FOREIGN_RESOLVE_RUN_H_
 #define TESSERA_TRAIN_FOREIGN_RESOLVE_RUN_H_
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -28,11 +29,21 @@ struct RunSources {
   std::string accelerate = {};                      // train/foreign/accelerate_config.h
   std::string deepspeed = {};                       // train/foreign/deepspeed_config.h
   nlohmann::json flags = nlohmann::json::object();  // by any name (train/foreign/run_keys.h)
-  int world_size = 1;
+  int world_size = 1;                               // of the ranks that were started
+};
+
+// The ranks that a configuration asks for itself, as FlagAI's do.
+struct RunLaunch {
+  int64_t num_nodes = 1;
+  int64_t num_gpus = 1;  // of each node
+  std::string hostfile = {};
+  bool not_call_launch = false;  // somebody else starts them
+  int64_t ranks() const { return num_nodes * num_gpus; }
 };
 
 struct ResolvedRun {
   RunConfig config;
+  RunLaunch launch;
   std::optional<std::string> resume;  // the checkpoint to continue from; "": the newest
   std::vector<KeyVerdict> verdicts;   // of every key that was given, and of a dialect's defaults
   std::vector<std::string> notes;     // lines for the user: "defaults: Hugging Face's"

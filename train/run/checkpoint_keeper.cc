@@ -6,6 +6,7 @@
 #include "base/file.h"
 #include "nlohmann/json.hpp"
 #include "train/ranks/agreement.h"
+#include "train/report/step_report.h"
 #include "train/run/resume_state.h"
 
 namespace tessera::train {
@@ -20,7 +21,14 @@ std::optional<dist::Checkpoint> CheckpointKeeper::FindNewest(const RunLog& log) 
                                     [&](const std::string& w) { log.Warning(w); });
 }
 
-StatusOr<dist::Checkpoint> CheckpointKeeper::Open(const std::string& path) const {
+StatusOr<dist::Checkpoint> CheckpointKeeper::Open(const std::string& path,
+                                                  const RunLog& log) const {
+  // A run's folder stands for its newest checkpoint.
+  if (GreatestOf(dist::ListCheckpoints(path).empty() ? 0 : 1, mesh_) != 0) {
+    auto newest = dist::FindNewestCheckpoint(path, *mesh_.world(),
+                                             [&](const std::string& w) { log.Warning(w); });
+    if (newest.has_value()) return *std::move(newest);
+  }
   StatusOr<dist::Checkpoint> named = dist::Checkpoint::Open(path, *mesh_.world());
   TESSERA_RETURN_IF_ERROR(Agree(mesh_, named.status()));
   return named;

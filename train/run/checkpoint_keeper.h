@@ -3,7 +3,7 @@
 // on, the oldest removed, the newest whole one found again.
 //
 //   CheckpointKeeper keeper({.folder = config.out, .keep = 2, .async = true}, mesh);
-//   TESSERA_ASSIGN_OR_RETURN(auto newest, keeper.FindNewest(log));   // or keeper.Open(path)
+//   TESSERA_ASSIGN_OR_RETURN(auto newest, keeper.FindNewest(log));   // or keeper.Open(path, log)
 //   ...
 //   TESSERA_ASSIGN_OR_RETURN(auto appeared, keeper.Save(step, engine.Tensors(), trainer_state));
 //   TESSERA_ASSIGN_OR_RETURN(appeared, keeper.Finish());
@@ -46,7 +46,8 @@ class CheckpointKeeper {
   bool empty() const;
   // The newest that verifies; `log` names those that are passed over. nullopt: there is none.
   std::optional<dist::Checkpoint> FindNewest(const RunLog& log) const;
-  StatusOr<dist::Checkpoint> Open(const std::string& path) const;
+  // A checkpoint, or the newest of a run's folder.
+  StatusOr<dist::Checkpoint> Open(const std::string& path, const RunLog& log) const;
   // Those behind `step` are either damaged or about to be made again.
   Status RemoveAfter(int64_t step) const;
 

@@ -80,14 +80,28 @@ Status CheckTaskKeys(const TaskKind& task, const RunConfig& config) {
   return OkStatus();
 }
 
+// `model_type` where the folder's configuration has none.
+Status SetModelType(const RunConfig& config, models::DescribedModel* base) {
+  if (config.model_type.empty()) return OkStatus();
+  const json own = base->config.value("model_type", json());
+  if (own.is_null()) {
+    base->Change({{"model_type", config.model_type}});
+  } else if (own != config.model_type) {
+    return InvalidArgument("model_type is '", config.model_type, "', and ", config.model, " is '",
+                           own.is_string() ? own.get<std::string>() : own.dump(), "'");
+  }
+  return OkStatus();
+}
+
 // The model's configuration, as the tokenizer and the flags change it, and its task.
 Status Describe(Plan* plan) {
   RunConfig& config = plan->setup.config;
-  if (models::FindPreset(config.model) == nullptr && !IsDirectory(config.model)) {
+  if (models::FindPreset(config.model) == nullptr && !PathExists(config.model)) {
     return NotFound("'", config.model,
                     "' is neither a preset (`tessera models` lists them) nor a folder");
   }
   TESSERA_ASSIGN_OR_RETURN(plan->base, models::DescribeModel(config.model));
+  TESSERA_RETURN_IF_ERROR(SetModelType(config, &plan->base));
   const auto family = models::FamilyOf(plan->base.config);
   if (!family.ok()) return InvalidArgument(config.model, ": ", Message(family.status()));
   plan->family = *family;
@@ -191,7 +205,7 @@ StatusOr<std::unique_ptr<models::Model>> LoadPart(const nn::BuildContext& build,
   load.ignore_mismatched_sizes = config.ignore_mismatched_sizes || plan->setup.data.replaces_head;
   load.warn = [&](const std::string& line) { plan->setup.warnings.push_back(line); };
   if (plan->evaluation && !config.adapter.empty()) load.adapters = {config.adapter};
-  TESSERA_ASSIGN_OR_RETURN(auto model, models::LoadModel(config.model, load));
+  TESSERA_ASSIGN_OR_RETURN(auto model, models::LoadModel(plan->base.folder, load));
   if (plan->evaluation) return model;
   if (config.adapter.empty()) {
     TESSERA_RETURN_IF_ERROR(CheckDense(config, *model));
