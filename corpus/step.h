@@ -33,6 +33,16 @@ struct Step {
   bool drops = true;  // documents, and can list them
 };
 
+// Fails where two names of one option are given.
+Status CheckNames(const OptionTable& table, const nlohmann::json& options,
+                  const std::string& source);
+
+template <typename Options>
+StatusOr<Options> ParseStepOptions(const nlohmann::json& json, const std::string& source) {
+  TESSERA_RETURN_IF_ERROR(CheckNames(Options::Table(), json, source));
+  return ParseOptions<Options>(json, source);
+}
+
 // Of a struct of options with `static const OptionTable& Table()`.
 template <typename Options>
 Step MakeStep(std::string name, std::string help, std::string example,
@@ -43,11 +53,11 @@ Step MakeStep(std::string name, std::string help, std::string example,
           std::move(example),
           &Options::Table(),
           [](const nlohmann::json& json, const std::string& source) {
-            return ParseOptions<Options>(json, source).status();
+            return ParseStepOptions<Options>(json, source).status();
           },
           [name, run, output](const nlohmann::json& json,
                               const RunContext& context) -> StatusOr<Counts> {
-            TESSERA_ASSIGN_OR_RETURN(const Options options, ParseOptions<Options>(json, name));
+            TESSERA_ASSIGN_OR_RETURN(const Options options, ParseStepOptions<Options>(json, name));
             TESSERA_ASSIGN_OR_RETURN(const auto outputs, StepOutputs::Take(json, output, context));
             return run(options, context);
           },

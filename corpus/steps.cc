@@ -20,8 +20,8 @@ std::vector<Step> MakeSteps() {
   constexpr bool kNoDrops = false;
   std::vector<Step> steps;
   steps.push_back(MakeStep(
-      "urls", "Drop addresses by blacklists, ends of names, form, and when they come again",
-      R"(  tessera corpus urls --input urls.txt --output wanted.txt --blacklist domains.txt
+      "urls", "Drop addresses by domains, ends of names, form, and when they come again",
+      R"(  tessera corpus urls --input urls.txt --output wanted.txt --blocked-domains domains.txt
   tessera corpus urls --input crawl.jsonl.gz --output wanted.jsonl.gz)",
       RunUrls));
   steps.push_back(MakeStep(
@@ -38,7 +38,8 @@ std::vector<Step> MakeSteps() {
                R"(  tessera corpus clean --input texts.jsonl --output clean.jsonl --language en \
       --filters gopher_quality,c4 --dropped dropped.tsv
   tessera corpus clean --input texts.jsonl --output mended.jsonl --min-tokens 0 \
-      --min-characters 0)",
+      --min-characters 0
+  tessera corpus clean --input pile.jsonl --output rest.jsonl --key meta.set --drop GitHub,ArXiv)",
                RunClean));
   steps.push_back(
       MakeStep("dedup", "Drop documents, paragraphs or lines that stand there twice, or nearly",

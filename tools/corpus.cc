@@ -143,7 +143,7 @@ NextValue CorpusGoesOnList(const std::string& flag, const std::string& word, boo
   std::string key = flag.substr(std::min<size_t>(2, flag.size()));
   std::replace(key.begin(), key.end(), '-', '_');
   const bool list = std::ranges::any_of(corpus::Steps(), [&](const corpus::Step& step) {
-    const Option* option = step.table->Find(key);
+    const Option* option = step.table->FindByAnyName(key);
     return option != nullptr && option->kind == Option::Kind::kTexts;
   });
   return list && !word.empty() && word[0] != '-' ? NextValue::kAnotherFlag : NextValue::kNone;

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
 #include "base/file.h"
@@ -38,12 +39,31 @@ StatusOr<std::set<std::string, std::less<>>> ReadWords(const std::string& path) 
   return words;
 }
 
-// The rules of one run, in their order: what is mended, which language, which lines, which quality,
-// how long.
+// "a,b" as two.
+std::set<std::string> Values(const std::vector<std::string>& texts) {
+  std::set<std::string> values;
+  for (const std::string& text : texts) {
+    for (const absl::string_view value : absl::StrSplit(text, ',', absl::SkipWhitespace())) {
+      values.emplace(absl::StripAsciiWhitespace(value));
+    }
+  }
+  return values;
+}
+
+// The rules of one run, in their order: which data set, what is mended, which language, which
+// lines, which quality, how long.
 class Cleaner {
  public:
   static StatusOr<Cleaner> Create(const CleanOptions& options) {
     Cleaner cleaner(options);
+    const bool has_values = !cleaner.keep_.empty() || !cleaner.drop_.empty();
+    if (options.key.empty() && has_values) {
+      return InvalidArgument("clean: '", cleaner.keep_.empty() ? "drop" : "keep",
+                             "' needs 'key', the member with these values");
+    }
+    if (!options.key.empty() && !has_values) {
+      return InvalidArgument("clean: 'key' needs 'keep' or 'drop', values of ", options.key);
+    }
     TESSERA_ASSIGN_OR_RETURN(cleaner.bad_words_, ReadWords(options.bad_words));
     if (!options.tokenizer.empty()) {
       TESSERA_ASSIGN_OR_RETURN(cleaner.tokenizer_, data::LoadTokenizer(options.tokenizer));
@@ -52,6 +72,7 @@ class Cleaner {
   }
 
   Verdict operator()(Document& document, Counts* counts) const {
+    if (Verdict verdict = DataSet(document); !verdict.filter.empty()) return verdict;
     if (!document.has_text()) return {"no_text", ""};
     std::string text = document.text();
     if (options_.repair) text = RepairText(text, {.form = FormOf(options_.normal_form)});
@@ -67,7 +88,16 @@ class Cleaner {
   }
 
  private:
-  explicit Cleaner(const CleanOptions& options) : options_(options) {}
+  explicit Cleaner(const CleanOptions& options)
+      : options_(options), keep_(Values(options.keep)), drop_(Values(options.drop)) {}
+
+  Verdict DataSet(const Document& document) const {
+    if (options_.key.empty()) return {};
+    const std::string value = document.ValueAt(options_.key);
+    const bool stays = (keep_.empty() || keep_.contains(value)) && !drop_.contains(value);
+    if (stays) return {};
+    return {"key", Concat(options_.key, "=", value)};
+  }
 
   bool Asked(std::string_view filter) const {
     return std::ranges::find(options_.filters, filter) != options_.filters.end();
@@ -112,6 +142,7 @@ class Cleaner {
   }
 
   CleanOptions options_;
+  std::set<std::string> keep_, drop_;
   std::set<std::string, std::less<>> bad_words_;
   std::shared_ptr<const data::Tokenizer> tokenizer_;
 };
@@ -122,6 +153,15 @@ const OptionTable& CleanOptions::Table() {
   static const auto* const table = new OptionTable(
       OptionTable::Of<CleanOptions>("Cleaning")
           .Include<CleanOptions, FilterFiles>()
+          .Add("key", &CleanOptions::key,
+               "the member that says which data set a document is of: `dataset`, or `meta.set` for "
+               "one within another",
+               {.unset = "none"})
+          .Add("keep", &CleanOptions::keep,
+               "values of `key` whose documents stay, with commas; without the member none does",
+               {.unset = "all"})
+          .Add("drop", &CleanOptions::drop,
+               "values of `key` whose documents are dropped, with commas", {.unset = "none"})
           .Add("repair", &CleanOptions::repair,
                "mend broken Unicode: text that was decoded wrongly, entities, controls, wide "
                "letters, ligatures, line ends")

@@ -14,6 +14,9 @@
 namespace tessera::corpus {
 
 struct CleanOptions : FilterFiles {
+  std::string key;
+  std::vector<std::string> keep;
+  std::vector<std::string> drop;
   bool repair = true;
   std::string normal_form = "nfc";
   std::vector<std::string> language;

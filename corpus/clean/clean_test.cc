@@ -98,6 +98,41 @@ TEST(CleanTest, EachOptionDropsByItsName) {
   EXPECT_EQ(Clean({}, std::string(512, 'x')).dropped, "a\ttokens\t1\n");
 }
 
+TEST(CleanTest, KeepsAndDropsDataSets) {
+  const std::string root = testing::TempDir() + "/data_sets";
+  std::filesystem::remove_all(root);
+  std::filesystem::create_directories(root);
+  std::ofstream(root + "/in.jsonl")
+      << R"({"id": 1, "text": "x", "dataset": "stories"})"
+      << "\n"
+      << R"({"id": 2, "text": "x", "dataset": "realnews", "meta": {"set": {"n": 7}}})"
+      << "\n"
+      << R"({"id": 3, "text": "x", "meta": {"set": {"n": 8}}})"
+      << "\n";
+  const auto dropped = [&](const char* key, std::vector<std::string> keep,
+                           std::vector<std::string> drop) {
+    CleanOptions options = Plain();
+    options.key = key;
+    options.keep = std::move(keep);
+    options.drop = std::move(drop);
+    options.input = {root + "/in.jsonl"};
+    options.output = root + "/out.jsonl";
+    options.dropped = root + "/dropped.tsv";
+    options.overwrite = true;
+    const auto counts = RunClean(options, {});
+    return counts.ok() ? *ReadFile(options.dropped) : Message(counts.status());
+  };
+  EXPECT_EQ(dropped("dataset", {}, {"stories", "books"}), "1\tkey\tdataset=stories\n");
+  EXPECT_EQ(dropped("dataset", {}, {"stories, realnews"}),
+            "1\tkey\tdataset=stories\n2\tkey\tdataset=realnews\n");
+  EXPECT_EQ(dropped("dataset", {"stories,realnews"}, {}), "3\tkey\tdataset=\n");
+  EXPECT_EQ(dropped("dataset", {"stories,realnews"}, {"realnews"}),
+            "2\tkey\tdataset=realnews\n3\tkey\tdataset=\n");
+  EXPECT_EQ(dropped("meta.set.n", {"7"}, {}), "1\tkey\tmeta.set.n=\n3\tkey\tmeta.set.n=8\n");
+  EXPECT_EQ(dropped("", {}, {"a"}), "clean: 'drop' needs 'key', the member with these values");
+  EXPECT_EQ(dropped("dataset", {}, {}), "clean: 'key' needs 'keep' or 'drop', values of dataset");
+}
+
 TEST(CleanTest, MendsAndTags) {
   const std::string broken = "schÃ¶n &amp; gut\r\nﬁn e\u0301 Ａ";
   CleanOptions options = Plain();

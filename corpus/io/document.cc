@@ -18,6 +18,18 @@ std::string TextOf(std::string_view json) {
   return text;
 }
 
+// The member of an object, or of objects within it; empty where there is none.
+std::string_view MemberAt(std::string_view object, std::string_view path) {
+  std::vector<JsonPiece> members;
+  if (ScanJsonObject(object, &members) != nullptr) return "";
+  const std::string_view name = path.substr(0, path.find('.'));
+  for (auto piece = members.rbegin(); piece != members.rend(); ++piece) {
+    if (piece->name == path) return piece->value;
+    if (piece->name == name) return MemberAt(piece->value, path.substr(name.size() + 1));
+  }
+  return "";
+}
+
 }  // namespace
 
 const char* Document::Parse(std::string_view line, std::string_view text_key) {
@@ -76,6 +88,14 @@ std::string_view Document::Json(std::string_view name) const {
 std::string Document::Text(std::string_view name) const {
   const std::string_view json = Json(name);
   return json.starts_with('"') ? TextOf(json) : std::string();
+}
+
+std::string Document::ValueAt(std::string_view path) const {
+  std::string_view json = Json(path);  // a name may have dots
+  if (json.empty() && path.find('.') != std::string_view::npos) {
+    json = MemberAt(Json(path.substr(0, path.find('.'))), path.substr(path.find('.') + 1));
+  }
+  return IsEmpty(json) ? "" : TextOf(json);
 }
 
 std::string Document::id() const {

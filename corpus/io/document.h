@@ -48,6 +48,9 @@ class Document {
   std::string Text(std::string_view name) const;
   // The member's JSON; empty where there is none.
   std::string_view Json(std::string_view name) const;
+  // What a member says, or one within it: "set", "meta.set". Of one that is no string, its JSON;
+  // empty where there is none, or null.
+  std::string ValueAt(std::string_view path) const;
   // `url`, or that of `metadata`, where dolma has it; else empty.
   std::string Url() const;
 

@@ -44,6 +44,23 @@ TEST(DocumentTest, IsCalledByIdUrlOrNumber) {
   EXPECT_FALSE(document.has_text());
 }
 
+TEST(DocumentTest, FindsMembersWithinMembers) {
+  Document document;
+  ASSERT_EQ(document.Parse(R"({"a":{"b":{"c":1},"b.c":"\u0041"},"x.y":2,"x":{"y":3},"n":null})"),
+            nullptr);
+  for (const auto& [path, value] :
+       std::initializer_list<std::pair<const char*, const char*>>{{"x.y", "2"},
+                                                                  {"a.b", R"({"c":1})"},
+                                                                  {"a.b.c", "A"},
+                                                                  {"n", ""},
+                                                                  {"n.m", ""},
+                                                                  {"a.b.d", ""},
+                                                                  {"z", ""},
+                                                                  {"a.", ""}}) {
+    EXPECT_EQ(document.ValueAt(path), value) << path;
+  }
+}
+
 TEST(DocumentTest, SaysWhatIsWrong) {
   Document document;
   EXPECT_STREQ(document.Parse("{\"text\":\"\xFF\"}"), "invalid UTF-8");

@@ -2,6 +2,7 @@
 #include "corpus/urls/url.h"
 
 #include <algorithm>
+#include <set>
 
 #include "absl/strings/ascii.h"
 
@@ -29,6 +30,43 @@ bool IsHost(std::string_view host) {
                       static_cast<unsigned char>(c) >= 0x80;
     if (!fits || (label == 0 && c == '-')) return false;
     ++label;
+  }
+  return true;
+}
+
+bool IsLetterOrDigit(char c) {
+  // Bytes of names in other letters pass.
+  return absl::ascii_isalnum(static_cast<unsigned char>(c)) ||
+         static_cast<unsigned char>(c) >= 0x80;
+}
+
+// Between two dots: letters, digits, and "-" within. The last one is longer than a letter.
+bool IsUsualLabel(std::string_view label, bool is_last) {
+  if (label.size() > 63 || label.size() < (is_last ? 2 : 1)) return false;
+  return IsLetterOrDigit(label.front()) && IsLetterOrDigit(label.back()) &&
+         std::ranges::all_of(label, [](char c) { return IsLetterOrDigit(c) || c == '-'; });
+}
+
+bool IsFourNumbers(std::string_view host) {
+  int numbers = 0;
+  for (size_t at = 0; at <= host.size(); ++numbers) {
+    const size_t end = std::min(host.find('.', at), host.size());
+    const std::string_view number = host.substr(at, end - at);
+    if (number.empty() || number.size() > 3 || !std::ranges::all_of(number, IsDigit)) return false;
+    at = end + 1;
+  }
+  return numbers == 4;
+}
+
+bool IsUsualHost(std::string_view host) {
+  if (IsFourNumbers(host)) return true;
+  if (host.ends_with('.')) host.remove_suffix(1);
+  const size_t last = host.rfind('.');
+  if (last == std::string_view::npos || !IsUsualLabel(host.substr(last + 1), true)) return false;
+  for (size_t at = 0; at <= last;) {
+    const size_t end = host.find('.', at);
+    if (!IsUsualLabel(host.substr(at, end - at), false)) return false;
+    at = end + 1;
   }
   return true;
 }
@@ -72,6 +110,36 @@ std::string UrlKey(const Url& url) {
   key += url.path;
   while (key.ends_with('/')) key.pop_back();
   return key;
+}
+
+bool HasUsualForm(std::string_view text) {
+  const size_t colon = text.find("://");
+  if (colon == std::string_view::npos) return false;
+  text.remove_prefix(colon + 3);
+  const size_t end = std::min(text.find_first_of(":/?#"), text.size());
+  if (!IsUsualHost(text.substr(0, end))) return false;
+  text.remove_prefix(end);
+  if (text.starts_with(':')) {
+    text.remove_prefix(1);
+    const size_t digits = std::min(text.find_first_not_of("0123456789"), text.size());
+    if (digits == 0) return false;
+    text.remove_prefix(digits);
+  }
+  return text.empty() || text.front() == '/' || (text.front() == '?' && text.size() > 1);
+}
+
+std::string_view RegisteredName(std::string_view host) {
+  static const auto* const kinds = new std::set<std::string_view>{
+      "ac", "co", "com", "edu", "gen", "go", "gob", "gov", "ne", "net", "nom", "or", "org"};
+  if (IsFourNumbers(host)) return host;
+  size_t end = host.rfind('.');
+  if (end == std::string_view::npos) return host;
+  const auto begin = [&] { return end == 0 ? 0 : host.rfind('.', end - 1) + 1; };  // npos + 1 is 0
+  const bool is_country = host.size() - end == 3;
+  if (is_country && begin() > 0 && kinds->contains(host.substr(begin(), end - begin()))) {
+    end = begin() - 1;
+  }
+  return host.substr(begin(), end - begin());
 }
 
 std::string ExtensionOf(const Url& url) {

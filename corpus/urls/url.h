@@ -25,6 +25,16 @@ std::optional<Url> ParseUrl(std::string_view text);
 // end.
 std::string UrlKey(const Url& url);
 
+// Whether an address that ParseUrl reads has the form that Megatron-LM's blacklist_urls.py asks
+// for: a name with a dot, or four numbers, and behind it nothing but a port, "/..." or "?...". No
+// user, no
+// "_" and no localhost. Names in other letters, which that script drops, have the form, too.
+bool HasUsualForm(std::string_view text);
+
+// "google" of www.google.com and of www.google.co.uk: what somebody has registered below a country,
+// a top-level domain, or a country's com, co, org and the like. Of four numbers they themselves.
+std::string_view RegisteredName(std::string_view host);
+
 // "pdf" of "/a/b.PDF?x=1"; empty where there is none.
 std::string ExtensionOf(const Url& url);
 

@@ -13,13 +13,16 @@
 namespace tessera::corpus {
 
 struct UrlsOptions : FilterFiles {
-  std::vector<std::string> blacklist;
+  std::string domain_list = "openwebtext";
+  std::vector<std::string> blocked_domains;
   std::vector<std::string> extensions = {
-      "3gp",  "7z",   "apk",  "avi", "bmp",  "bz2",  "csv", "css", "deb", "dmg",  "doc",
-      "docx", "eps",  "exe",  "flv", "gif",  "gifv", "gz",  "ico", "iso", "jar",  "jpeg",
-      "jpg",  "js",   "m4a",  "mkv", "mov",  "mp3",  "mp4", "mpg", "msi", "ogg",  "pdf",
-      "png",  "ppt",  "pptx", "rar", "rpm",  "svg",  "tar", "tgz", "tif", "tiff", "wav",
-      "webm", "webp", "wmv",  "xls", "xlsx", "xml",  "zip"};
+      "3gp",  "7z",  "ai",  "aif", "apk",  "app",  "avi",  "bin", "bmp", "bz2", "css",
+      "csv",  "dat", "deb", "dmg", "doc",  "docx", "eps",  "exe", "flv", "gif", "gifv",
+      "gz",   "ico", "iso", "jar", "jpeg", "jpg",  "js",   "log", "m4a", "mid", "midi",
+      "mkv",  "mov", "mp3", "mp4", "mpeg", "mpg",  "msi",  "ogg", "ogv", "otf", "pdf",
+      "pkg",  "png", "pps", "ppt", "pptx", "psd",  "py",   "qt",  "ram", "rar", "rpm",
+      "sql",  "svg", "swf", "tar", "tgz",  "tif",  "tiff", "ttf", "txt", "wav", "webm",
+      "webp", "wma", "wmv", "xls", "xlsx", "xml",  "xz",   "zip"};
   bool keep_duplicates = false;
 
   static const OptionTable& Table();

@@ -106,6 +106,53 @@ TEST_F(CorpusTest, StepsSayWhatCameInAndOut) {
   EXPECT_NE(Read(Path("s.html")).find("a.org"), std::string::npos);
 }
 
+TEST_F(CorpusTest, UrlsDropsTheDomainsOfAList) {
+  const std::string in = Write("urls.txt",
+                               "http://i.imgur.com/a\nhttp://a.org/b.txt\nhttp://a.org/c\n"
+                               "http://a_b.org/d\nhttp://a\nhttp://shop.com/e\nhttp://x.com/f\n");
+  const std::string shops = Write("shops", "shop.com\n"), more = Write("more", "x\n");
+  const auto urls = [&](Arguments flags) {
+    Arguments all = {"corpus", "urls", "--input", in, "--output", Path("kept.txt"), "--overwrite"};
+    all.insert(all.end(), flags.begin(), flags.end());
+    return Output(all);
+  };
+  EXPECT_EQ(urls({}),
+            "dropped: blacklisted_domain: 1\ndropped: blacklisted_extension: 1\n"
+            "dropped: malformed_url: 1\ndropped: short_url: 1\n"
+            "7 in, 3 out\n");
+  EXPECT_EQ(Read(Path("kept.txt")), "http://a.org/c\nhttp://shop.com/e\nhttp://x.com/f\n");
+  EXPECT_EQ(LastLine(urls({"--domain-list", "none"})), "7 in, 4 out");
+  EXPECT_EQ(LastLine(urls({"--blocked-domains", shops, more})), "7 in, 1 out");
+  EXPECT_EQ(LastLine(urls({"--blacklist", shops, more})), "7 in, 1 out");
+  ExpectError({"corpus", "urls", "--input", in, "--output", Path("o"), "--blacklist", shops,
+               "--blocked-domains", more},
+              2, "'blacklist' and 'blocked_domains' are one option");
+  ExpectError({"corpus", "urls", "--input", in, "--output", Path("o"), "--domain-list", "mine"}, 2,
+              "domain");
+}
+
+TEST_F(CorpusTest, CleanKeepsDataSetsByAKey) {
+  const std::string in =
+      Write("in.jsonl",
+            "{\"text\": \"a\", \"dataset\": \"stories\"}\n{\"text\": \"b\", \"dataset\": "
+            "\"realnews\"}\n{\"text\": \"c\"}\n");
+  const auto clean = [&](Arguments flags) {
+    Arguments all = {
+        "corpus",       "clean", "--input",          in,  "--output",   Path("out.jsonl"),
+        "--min-tokens", "0",     "--min-characters", "0", "--overwrite"};
+    all.insert(all.end(), flags.begin(), flags.end());
+    return Output(all);
+  };
+  EXPECT_EQ(clean({"--key", "dataset", "--drop", "stories,realnews"}),
+            "dropped: key: 2\n3 in, 1 out\n");
+  EXPECT_EQ(clean({"--key", "dataset", "--drop", "stories", "realnews"}),
+            "dropped: key: 2\n3 in, 1 out\n");
+  EXPECT_EQ(clean({"--key", "dataset", "--keep", "realnews"}), "dropped: key: 2\n3 in, 1 out\n");
+  EXPECT_NE(Read(Path("out.jsonl")).find("realnews"), std::string::npos);
+  ExpectError({"corpus", "clean", "--input", in, "--output", Path("o"), "--keep", "a"}, 2,
+              "'keep' needs 'key'");
+}
+
 TEST_F(CorpusTest, MistakesAreOneLine) {
   ExpectError({"corpus"}, 2,
               "`corpus` needs one of its commands; `tessera corpus --help` lists them");
