@@ -234,6 +234,37 @@ TEST_F(ConfigurationFilesTest, Accelerate) {
   }
 }
 
+TEST_F(ConfigurationFilesTest, ColossalAi) {
+  ExpectSame("gpt2_zero3", {.config = "train/foreign/testdata/colossalai/gpt2_zero3.json"},
+             {{"dialect", "colossal-ai"},
+              {"zero", 3},
+              {"dtype", "float16"},
+              {"cpu_offload", true},
+              {"offload_parameters", true},
+              {"batch_size", 2},
+              {"epochs", 60},
+              {"optimizer", "adamw"},
+              {"lr", 0.00015},
+              {"weight_decay", 0.01},
+              {"checkpoint_activations", true},
+              {"schedule_by_epoch", true},
+              {"report_to", {"tensorboard"}},
+              {"wall_clock_breakdown", true}});
+  ExpectSame("gpt2_zero2", {.config = "train/foreign/testdata/colossalai/gpt2_zero2.json"},
+             {{"dialect", "colossal-ai"},
+              {"zero", 2},
+              {"dtype", "float16"},
+              {"initial_scale", 256},
+              {"max_grad_norm", 1},
+              {"cpu_offload", true},
+              {"batch_size", 2},
+              {"epochs", 60},
+              {"optimizer", "adamw"},
+              {"lr", 0.00015},
+              {"weight_decay", 0.01},
+              {"checkpoint_activations", true}});
+}
+
 TEST_F(ConfigurationFilesTest, FsdpArguments) {
   const Json wrapped = {{"zero", 3}, {"auto_wrap_classes", "TransformerBlock"}};
   ExpectSame("full_shard auto_wrap",

@@ -26,6 +26,7 @@ bool Speaks(const std::string& dialect, const Json& given) {
     return given.contains(key) && !IsLeftToRun(given.at(key));
   };
   if (dialect == "hugging-face") return is_given("output_dir");
+  if (dialect == "colossal-ai") return is_given("BATCH_SIZE") && is_given("NUM_EPOCHS");
   if (dialect == "megatron") return is_given("micro_batch_size") && is_given("train_iters");
   if (dialect != "flagai" || !is_given("env_type")) return false;
   for (const char* type : {"pytorch", "pytorchDDP", "deepspeed", "deepspeed+mpu"}) {

@@ -7,7 +7,8 @@
 //   if (dialect != nullptr) ApplyDialect(*dialect, given, &config, &verdicts);
 //
 // The names that every command of a system has decide: `output_dir` (Hugging Face), `env_type` with
-// FlagAI's values, `micro_batch_size` with `train_iters` (Megatron-LM). DeepSpeed's files,
+// FlagAI's values, `micro_batch_size` with `train_iters` (Megatron-LM), `BATCH_SIZE` with
+// `NUM_EPOCHS` (Colossal-AI). DeepSpeed's files,
 // Accelerate's, PEFT's, TRL's and LLaMA-Factory's names belong to Hugging Face's dialect. `dialect`
 // says it by name; "tessera" are our own defaults.
 #ifndef TESSERA_TRAIN_FOREIGN_DIALECT_H_

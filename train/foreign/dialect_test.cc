@@ -236,6 +236,38 @@ TEST(DialectTest, MicroBatchesCutTheBatch) {
             "global_batch_size is 8, which is no multiple of micro_batch_size * ranks, 3 * 1");
 }
 
+TEST(DialectTest, ColossalAisFilesHaveSections) {
+  const std::string path = "train/foreign/testdata/colossalai/gpt2_pp1d.json";
+  const ResolvedRun run = Resolved({.config = path, .world_size = 4});
+  EXPECT_EQ(run.config.dialect, "colossal-ai");
+  EXPECT_EQ(run.config.pp, 2);
+  EXPECT_EQ(run.config.tp, 2);
+  EXPECT_EQ(run.config.dtype, "float16");
+  EXPECT_EQ(run.config.optimizer, "adam");
+  EXPECT_EQ(run.config.batch_size, 2);
+  EXPECT_EQ(run.config.gradient_accumulation_steps, 4);
+  EXPECT_EQ(run.config.seq_len, 1024);
+  EXPECT_EQ(run.config.epochs, 60);
+  const auto refusal = [](const Json& keys) { return Refusal({.flags = keys}); };
+  EXPECT_EQ(refusal({{"parallel", {{"tensor", {{"mode", "2.5d"}}}}}}),
+            "--parallel.tensor.mode is \"2.5d\", refused: layers are cut along one dimension");
+  EXPECT_EQ(refusal({{"hooks", {{"SaveCheckpointHook", {{"interval", 2}}}}}}),
+            "--hooks.SaveCheckpointHook has the interval 2; checkpoints come after every epoch, or "
+            "with save_by_iter by steps");
+  EXPECT_EQ(refusal({{"hooks", {{"TensorboardHook", {{"folder", "x"}}}}}}),
+            "--hooks.TensorboardHook has 'folder', which is not here");
+  EXPECT_EQ(refusal({{"fp16", Json::object()}}), "--fp16 must have a mode");
+  EXPECT_NE(refusal({{"zero", {{"model_config", {{"shard", 1}}}}}}).find("unknown key"),
+            std::string::npos);
+  EXPECT_EQ(refusal({{"model", {{"type", "gpt3"}}}}).find("--model.type is \"gpt3\"; it may be"),
+            0u);
+  // A name that both have is ours where it is no section.
+  EXPECT_EQ(Resolved({.flags = {{"zero", 2}, {"optimizer", "adamw"}}}).config.zero, 2);
+  EXPECT_EQ(Refusal({.config = "gpt2_configs/gpt2_zero3.py"}),
+            "gpt2_configs/gpt2_zero3.py: is a Python file, which is not run; give its values as "
+            "flags, or as JSON with the same names (docs/migration.md)");
+}
+
 // DeepSpeed's three numbers, whatever gives two of them.
 TEST(DialectTest, ABatchOfDeepSpeedIsSolvedWithTheFlags) {
   const auto batch = [](const Json& ds, const Json& flags, int ranks = 1) {

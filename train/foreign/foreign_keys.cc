@@ -133,10 +133,14 @@ bool ForeignKeys::IsSection(const std::string& key) const {
 void ForeignKeys::Walk(const Json& object, const std::string& section) {
   for (const auto& [name, value] : object.items()) {
     const std::string key = section.empty() ? name : Concat(section, ".", name);
-    if (!IsSection(key)) {
+    const ForeignKey* const declared = Declared(key);
+    if (!IsSection(key) || (declared != nullptr && !value.is_object())) {
       Meet(key, value);
     } else if (value.is_object()) {
-      given_[key] = {&value, nullptr, true};
+      // Of a section that means something by being there, code reads what.
+      const bool means = declared != nullptr && declared->convert == nullptr;
+      given_[key] = {&value, means ? declared : nullptr, !means};
+      if (means) Judge(key, declared->fate, declared->reason);
       Walk(value, key);
     } else if (!IsLeftToRun(value)) {
       Judge(key, KeyFate::kRefused, "");
@@ -145,10 +149,15 @@ void ForeignKeys::Walk(const Json& object, const std::string& section) {
   }
 }
 
+const ForeignKey* ForeignKeys::Declared(const std::string& key) const {
+  const auto found = std::find_if(table_.begin(), table_.end(),
+                                  [&](const ForeignKey& k) { return k.name == key; });
+  return found == table_.end() ? nullptr : &*found;
+}
+
 void ForeignKeys::Meet(const std::string& key, const Json& value) {
-  const auto declared = std::find_if(table_.begin(), table_.end(),
-                                     [&](const ForeignKey& k) { return k.name == key; });
-  if (declared == table_.end()) {
+  const ForeignKey* const declared = Declared(key);
+  if (declared == nullptr) {
     const std::string text = DidYouMean(key.substr(key.rfind('.') + 1), KnownNear(key));
     const std::string where = name_of_(key);
     const size_t quote = where.rfind(": '");
@@ -157,7 +166,7 @@ void ForeignKeys::Meet(const std::string& key, const Json& value) {
                           ": unknown key '", key, "'", text));
     return;
   }
-  given_[key] = {&value, &*declared};
+  given_[key] = {&value, declared};
   if (IsLeftToRun(value)) return Judge(key, KeyFate::kNoEffect, kLeftToRun);
   Judge(key, declared->fate, declared->reason);
   if (declared->fate == KeyFate::kRefused) {

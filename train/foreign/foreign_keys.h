@@ -173,6 +173,7 @@ class ForeignKeys {
   void Judge(const std::string& key, KeyFate fate, std::string reason, Status failure = {});
   bool BecameSomething(const ForeignKey& declared) const;
   bool IsSection(const std::string& key) const;
+  const ForeignKey* Declared(const std::string& key) const;
   std::vector<std::string> KnownNear(const std::string& key) const;
   KeyVerdict* VerdictOf(const std::string& key);
 

@@ -21,6 +21,11 @@ namespace {
 using Json = nlohmann::json;
 
 StatusOr<Json> ReadJson(const std::string& path) {
+  if (path.ends_with(".py")) {
+    return InvalidArgument(path,
+                           ": is a Python file, which is not run; give its values as flags, or ",
+                           "as JSON with the same names (docs/migration.md)");
+  }
   TESSERA_ASSIGN_OR_RETURN(Json json, ReadJsonFile(path, {.unique_keys = true, .comments = true}));
   if (!json.is_object()) return InvalidArgument(path, ": a JSON object is needed");
   return json;

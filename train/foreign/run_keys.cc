@@ -188,6 +188,20 @@ void TranslateMicroBatches(ForeignKeys& run) {
   }
 }
 
+// Colossal-AI's configuration files: a `zero` shards all, or what its `level` says, in half
+// precision.
+void TranslateColossalSections(ForeignKeys& run) {
+  const std::optional<int64_t> level = run.Integer("zero.level", 1);
+  if (run.Find("zero") != nullptr || level) {
+    run.Put("zero", Json(level.value_or(3)));
+    PutUnlessGiven("dtype", "float16", run);
+  }
+  const Json* fp16 = run.Find("fp16");
+  if (fp16 != nullptr && fp16->is_object() && !run.Has("fp16.mode")) {
+    run.Fail("fp16", "must have a mode");
+  }
+}
+
 // FlagAI's own launcher (ResolveRun puts the files and flags together).
 void TranslateLaunch(ForeignKeys& run) {
   for (const char* key : {"num_nodes", "num_gpus"}) {
@@ -319,6 +333,7 @@ Translation Translate(ForeignKeys run) {
   TranslateOptim(run);
   TranslateSchedule(run);
   TranslateMicroBatches(run);
+  TranslateColossalSections(run);
   TranslateDoEval(run);
   TranslateLaunch(run);
   TranslateModelName(run);
@@ -326,6 +341,13 @@ Translation Translate(ForeignKeys run) {
   TranslateFsdpArguments(run);
   TranslateBeginning(run);
   return std::move(run).Finish();
+}
+
+bool IsSectionName(const std::string& key) {
+  const ForeignTable& keys = RunKeys();
+  return std::any_of(keys.begin(), keys.end(), [&](const ForeignKey& foreign) {
+    return foreign.name.starts_with(key + ".");
+  });
 }
 
 // Keys of our own, by their own names: their declarations check them, and no table translates them.
@@ -340,8 +362,10 @@ Translation TakeOwnKeys(const Json& given, const ForeignKeys::Namer& name_of, Js
       continue;
     }
     const Option* const option = FindRunConfigKey(key);
-    // Hugging Face has these names too, with values of its own.
-    if (option == nullptr || option->key != key || key == "max_steps" || key == "report_to") {
+    // Hugging Face has these names too, with values of its own, and Colossal-AI has sections.
+    const bool is_section = given_value.is_object() && IsSectionName(key);
+    if (option == nullptr || is_section || option->key != key || key == "max_steps" ||
+        key == "report_to") {
       (*foreign)[key] = given_value;
       continue;
     }

@@ -28,7 +28,7 @@ struct ForeignSystem {
 };
 const ForeignSystem& HuggingFace();  // TrainingArguments of versions 4 and 5
 const ForeignSystem& FlagAi();       // Trainer and its arguments
-const ForeignSystem& ColossalAi();   // the plugins' arguments
+const ForeignSystem& ColossalAi();   // the plugins' arguments, and keys of its older files
 const ForeignSystem& MegatronLm();   // its training arguments
 std::vector<const ForeignSystem*> ForeignSystems();
 
