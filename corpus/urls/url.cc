@@ -116,7 +116,7 @@ bool HasUsualForm(std::string_view text) {
   const size_t colon = text.find("://");
   if (colon == std::string_view::npos) return false;
   text.remove_prefix(colon + 3);
-  const size_t end = std::min(text.find_first_of(":/?#"), text.size());
+  const size_t end = std::min(text.find_first_of(":/?"), text.size());
   if (!IsUsualHost(text.substr(0, end))) return false;
   text.remove_prefix(end);
   if (text.starts_with(':')) {

@@ -261,6 +261,15 @@ TEST(DialectTest, ColossalAisFilesHaveSections) {
             std::string::npos);
   EXPECT_EQ(refusal({{"model", {{"type", "gpt3"}}}}).find("--model.type is \"gpt3\"; it may be"),
             0u);
+  // A section that means something by being there has a verdict of its own.
+  const ResolvedRun sharded = Resolved({.flags = {{"zero", Json::object()}}});
+  EXPECT_EQ(sharded.config.zero, 3);
+  EXPECT_EQ(sharded.config.dtype, "float16");
+  ASSERT_EQ(sharded.verdicts.size(), 1u);
+  EXPECT_EQ(sharded.verdicts[0].key, "zero");
+  EXPECT_EQ(sharded.verdicts[0].reason, "zero, dtype");
+  EXPECT_EQ(Resolved({.flags = {{"zero", Json::object()}, {"dtype", "bfloat16"}}}).config.dtype,
+            "bfloat16");
   // A name that both have is ours where it is no section.
   EXPECT_EQ(Resolved({.flags = {{"zero", 2}, {"optimizer", "adamw"}}}).config.zero, 2);
   EXPECT_EQ(Refusal({.config = "gpt2_configs/gpt2_zero3.py"}),
