@@ -37,10 +37,15 @@ struct Step {
 Status CheckNames(const OptionTable& table, const nlohmann::json& options,
                   const std::string& source);
 
+// What options mean together is for their own `Status Check(source) const`, where they have one.
 template <typename Options>
 StatusOr<Options> ParseStepOptions(const nlohmann::json& json, const std::string& source) {
   TESSERA_RETURN_IF_ERROR(CheckNames(Options::Table(), json, source));
-  return ParseOptions<Options>(json, source);
+  TESSERA_ASSIGN_OR_RETURN(Options options, ParseOptions<Options>(json, source));
+  if constexpr (requires { options.Check(source); }) {
+    TESSERA_RETURN_IF_ERROR(options.Check(source));
+  }
+  return options;
 }
 
 // Of a struct of options with `static const OptionTable& Table()`.

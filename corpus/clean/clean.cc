@@ -55,15 +55,8 @@ std::set<std::string> Values(const std::vector<std::string>& texts) {
 class Cleaner {
  public:
   static StatusOr<Cleaner> Create(const CleanOptions& options) {
+    TESSERA_RETURN_IF_ERROR(options.Check("clean"));
     Cleaner cleaner(options);
-    const bool has_values = !cleaner.keep_.empty() || !cleaner.drop_.empty();
-    if (options.key.empty() && has_values) {
-      return InvalidArgument("clean: '", cleaner.keep_.empty() ? "drop" : "keep",
-                             "' needs 'key', the member with these values");
-    }
-    if (!options.key.empty() && !has_values) {
-      return InvalidArgument("clean: 'key' needs 'keep' or 'drop', values of ", options.key);
-    }
     TESSERA_ASSIGN_OR_RETURN(cleaner.bad_words_, ReadWords(options.bad_words));
     if (!options.tokenizer.empty()) {
       TESSERA_ASSIGN_OR_RETURN(cleaner.tokenizer_, data::LoadTokenizer(options.tokenizer));
@@ -148,6 +141,18 @@ class Cleaner {
 };
 
 }  // namespace
+
+Status CleanOptions::Check(const std::string& source) const {
+  const bool has_values = !keep.empty() || !drop.empty();
+  if (key.empty() && has_values) {
+    return InvalidArgument(source, ": '", keep.empty() ? "drop" : "keep",
+                           "' needs 'key', the member with these values");
+  }
+  if (!key.empty() && !has_values) {
+    return InvalidArgument(source, ": 'key' needs 'keep' or 'drop', values of ", key);
+  }
+  return OkStatus();
+}
 
 const OptionTable& CleanOptions::Table() {
   static const auto* const table = new OptionTable(

@@ -30,6 +30,8 @@ struct CleanOptions : FilterFiles {
   int64_t min_characters = 512;
   std::optional<int64_t> max_characters;
 
+  // `key` and its values are given together.
+  Status Check(const std::string& source) const;
   static const OptionTable& Table();
 };
 

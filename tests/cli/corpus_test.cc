@@ -151,6 +151,12 @@ TEST_F(CorpusTest, CleanKeepsDataSetsByAKey) {
   EXPECT_NE(Read(Path("out.jsonl")).find("realnews"), std::string::npos);
   ExpectError({"corpus", "clean", "--input", in, "--output", Path("o"), "--keep", "a"}, 2,
               "'keep' needs 'key'");
+  // A pipeline says so before its first step.
+  const json pipeline = {{"input", {in}},
+                         {"folder", Path("p")},
+                         {"steps", {{{"step", "shuffle"}}, {{"step", "clean"}, {"drop", {"a"}}}}}};
+  ExpectError({"corpus", "run", Write("p.json", pipeline.dump())}, 2, "'drop' needs 'key'");
+  EXPECT_FALSE(fs::exists(Path("p")));
 }
 
 TEST_F(CorpusTest, MistakesAreOneLine) {
