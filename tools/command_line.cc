@@ -249,9 +249,10 @@ StatusOr<std::vector<std::string>> NormaliseArguments(const CLI::App& app,
     }
     std::vector<std::string> values = {text};
     if (value.empty() && judge != nullptr) TakeFurtherValues(name, named, judge, args, &i, &values);
-    // An empty value cannot be joined: `--name=` would take what comes next.
+    // Neither an empty value nor a short name's can be joined: `--name=` would take what comes
+    // next, and `-H=hosts` is the value "=hosts".
     for (const std::string& one : values) {
-      if (one.empty()) {
+      if (one.empty() || name.rfind("--", 0) != 0) {
         result.insert(result.end(), {name, one});
       } else {
         result.push_back(name + "=" + one);

@@ -29,8 +29,13 @@ Status RunExplain(const CLI::App& command, const RunFlags& flags) {
     text += Concat(OneField(verdict.key), "\t", train::FateName(verdict.fate), "\t",
                    OneField(verdict.reason), "\n");
   }
+  bool behind_flag = false;
   for (const std::string& word : command.remaining()) {
-    if (word.rfind("--", 0) != 0) continue;
+    if (word.rfind("--", 0) != 0) {
+      if (behind_flag) continue;  // an unknown flag's value
+      return InvalidArgument("the argument '", word, "' was not expected");
+    }
+    behind_flag = true;
     std::string key = word.substr(2, word.find('=') - 2);
     std::replace(key.begin(), key.end(), '-', '_');
     text +=

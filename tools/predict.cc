@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // `tessera predict`: what a model says of every row of data.
 #include <string>
+#include <vector>
 
 #include "base/file.h"
 #include "base/options.h"
+#include "base/output_files.h"
 #include "nlohmann/json.hpp"
 #include "tools/command_line.h"
 #include "tools/commands.h"
@@ -48,6 +50,9 @@ Status RunPredict(const CLI::App& command, const PredictFlags& flags, const Fiel
   train::RunConfig config;
   TESSERA_ASSIGN_OR_RETURN(config.model, FolderOrArchive(flags.model));
   TESSERA_RETURN_IF_ERROR(fields.ApplyTo(command, &config));
+  std::vector<std::string> reads;
+  for (const train::DataSource& source : config.Sources()) reads.push_back(source.path);
+  TESSERA_RETURN_IF_ERROR(RefuseInputs({flags.out}, reads));
   TESSERA_ASSIGN_OR_RETURN(const nn::BuildContext build, ApplyComputeFlags(flags));
   const ScratchDirectory scratch;
   TESSERA_ASSIGN_OR_RETURN(

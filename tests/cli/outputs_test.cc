@@ -52,6 +52,14 @@ TEST_F(OutputsTest, ARunDoesNotBeginInItsModelsFolder) {
   }
 }
 
+TEST_F(OutputsTest, AProfileReplacesNoData) {
+  const std::string text = Path("text.txt"), before = Read(text);
+  Arguments train = Train(Path("run"), text);
+  train.insert(train.end(), {"--profile", Path("./text.txt")});
+  ExpectError(train, 2, "would replace the input " + text);
+  EXPECT_EQ(Read(text), before);
+}
+
 TEST_F(OutputsTest, NamesThatAreNotUtf8WorkOrAreRefused) {
   const std::string data = Write("\xE4.txt", Read(Path("text.txt")));
   ExpectError(Train(Path("run"), data), 2, "--data: '");

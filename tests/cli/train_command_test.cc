@@ -41,6 +41,8 @@ TEST_F(TrainCommandTest, TrainsAndEvaluatesAClassifier) {
   const std::string predicted = Output({"predict", "--model", model, "--data", data, "--out",
                                         Path("predictions.jsonl"), "--batch-size", "7"});
   EXPECT_EQ(predicted, found + "60 predictions in " + Path("predictions.jsonl") + "\n");
+  ExpectError({"predict", "--model", model, "--data", data, "--out", data}, 2,
+              data + ": would replace the input " + data);
   std::istringstream lines(Read(Path("predictions.jsonl")));
   int number = 0;
   for (std::string line; std::getline(lines, line); ++number) {
@@ -214,6 +216,15 @@ TEST_F(TrainCommandTest, ExplainSaysWhatBecomesOfEachKey) {
   ExpectError({"explain", "--deepspeed", Path("nowhere")}, 2, "nowhere");
   EXPECT_EQ(Output({"explain", "--no_such_flag", "3", "--lr=1"}),
             "lr\thonoured\ta key of a run\nno_such_flag\trefused\tunknown key\n");
+  ExpectError({"explain", "gpt-tiny", "ds.json"}, 2, "'ds.json' was not expected");
+}
+
+TEST_F(TrainCommandTest, LaunchTakesTheHostFileByItsShortName) {
+  const std::string hosts = Write("hosts", "localhost slots=3\n");
+  for (const char* name : {"--hostfile", "-H"}) {
+    const std::string command = Output({"launch", name, hosts, "--dry-run", "--", "train"});
+    EXPECT_NE(command.find(" -n 3 "), std::string::npos) << command;
+  }
 }
 
 // A command line as scripts for Hugging Face's Trainer have it.

@@ -95,7 +95,8 @@ const OptionTable& ReportConfig::Table() {
           .Add("profile_steps", &ReportConfig::profile_steps, "how many steps are profiled",
                {.least = 1, .needs = {{{"profile"}}}, .changes_results = false})
           .Add("wall_clock_breakdown", &ReportConfig::wall_clock_breakdown,
-               "adds `data_ms`, `forward_ms`, `backward_ms`, `reduce_ms`, `optimizer_ms` (per "
+               "adds `data_ms`, `forward_ms`, `backward_ms`, `pipeline_ms`, `reduce_ms`, "
+               "`optimizer_ms` (per "
                "step) to the rows; a pipeline writes `pipeline.json`, what each stage computed "
                "when",
                {.changes_results = false})

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/file.h"
+#include "base/output_files.h"
 #include "base/utf8.h"
 #include "data/dataset/indexed_dataset.h"
 #include "data/dataset/tokenize.h"
@@ -291,8 +292,14 @@ StatusOr<dist::Mesh> MakeMesh(const RunConfig& config, const dist::Group& world)
 
 namespace {
 
-// A run's config.json would replace the model's.
+// What a run writes is nothing that it reads: its config.json would replace the model's, and a
+// profile any file that it is named after.
 Status CheckOut(const RunConfig& config) {
+  if (!config.profile.empty()) {
+    std::vector<std::string> reads = {config.val_data};
+    for (const DataSource& source : config.Sources()) reads.push_back(source.path);
+    TESSERA_RETURN_IF_ERROR(RefuseInputs({config.profile}, reads));
+  }
   if (FindInvalidUtf8(config.model) != kNoInvalidUtf8) {
     return InvalidArgument("model: '", ReplaceInvalidUtf8(config.model),
                            "' is not UTF-8, as what config.json records must be; rename it, or ",
