@@ -180,7 +180,7 @@ std::string ScriptOf(const std::vector<Command>& commands) {
 end_servers() {
   for pid in "$PAGE_SERVERS"/*.pid; do
     [ -f "$pid" ] || continue
-    kill "$(cat "$pid")"
+    kill "$(cat "$pid")" 2>/dev/null
     for _ in $(seq 200); do [ -f "${pid%.pid}.code" ] && break; sleep 0.1; done
     [ "$(cat "${pid%.pid}.code")" = 0 ] || { cat "${pid%.pid}"; return 1; }
   done
