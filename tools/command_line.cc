@@ -193,16 +193,17 @@ std::vector<NamedCommand> CommandsOf(const CLI::App& app) {
 
 StatusOr<std::vector<std::string>> NormaliseArguments(const CLI::App& app,
                                                       const std::vector<std::string>& args,
-                                                      const ValueJudge& judge) {
+                                                      const ValueJudge& judge,
+                                                      WrittenNames* names) {
   const std::string hint = Hint(app);
   if (args.empty()) return InvalidArgument("a command is missing; ", hint);
   const CLI::App* command = &app;
   std::vector<std::string> result;
   size_t i = 0;
   if (args[0].rfind('-', 0) != 0) {
-    const std::vector<std::string> names = CommandNames(app);
-    if (std::find(names.begin(), names.end(), args[0]) == names.end()) {
-      return InvalidArgument("unknown command '", args[0], "'", DidYouMean(args[0], names), " (",
+    const std::vector<std::string> known = CommandNames(app);
+    if (std::find(known.begin(), known.end(), args[0]) == known.end()) {
+      return InvalidArgument("unknown command '", args[0], "'", DidYouMean(args[0], known), " (",
                              hint, ")");
     }
     command = app.get_subcommand(args[0]);
@@ -218,9 +219,9 @@ StatusOr<std::vector<std::string>> NormaliseArguments(const CLI::App& app,
     }
     if (argument.size() < 2 || argument[0] != '-') {
       // A command behind `launch` has flags of its own.
-      const std::vector<std::string> names = CommandNames(app);
+      const std::vector<std::string> known = CommandNames(app);
       if (command->get_name() == "launch" &&
-          std::find(names.begin(), names.end(), argument) != names.end()) {
+          std::find(known.begin(), known.end(), argument) != known.end()) {
         result.push_back("--");
         result.insert(result.end(), args.begin() + static_cast<std::ptrdiff_t>(i), args.end());
         break;
@@ -230,6 +231,7 @@ StatusOr<std::vector<std::string>> NormaliseArguments(const CLI::App& app,
       continue;
     }
     const auto [name, value] = SplitFlag(argument);
+    names->AddFlag(argument.substr(0, argument.size() - value.size()));
     const CLI::Option* option = command->get_option_no_throw(name);
     if (option == nullptr && command->get_allow_extras()) {
       result.push_back(argument);

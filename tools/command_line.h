@@ -16,6 +16,7 @@
 #include "base/status.h"
 #include "nn/module.h"
 #include "ops/quantized/quant_type.h"
+#include "tools/written_names.h"
 
 namespace tessera::tools {
 
@@ -68,10 +69,11 @@ using ValueJudge =
 // The arguments after the program's name in the form that CLI11 reads without guessing: underscores
 // in flag names become dashes, and a flag's value is joined to it (`--prompt=--x`), so that a value
 // may begin with a dash. Several values behind one flag become several flags, or one with commas,
-// as `judge` says. An unknown command or flag is an error that suggests the nearest one.
+// as `judge` says. An unknown command or flag is an error that suggests the nearest one. `names`
+// learns how the flags were written.
 StatusOr<std::vector<std::string>> NormaliseArguments(const CLI::App& app,
                                                       const std::vector<std::string>& args,
-                                                      const ValueJudge& judge = nullptr);
+                                                      const ValueJudge& judge, WrittenNames* names);
 
 // Writes to standard output, at once. Cancelled when its reader has gone away.
 Status WriteOut(std::string_view text);

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "tools/written_names.h"
 
 namespace tessera::tools {
 
@@ -20,6 +21,7 @@ struct Program;
 struct CommandState {
   const Program* program = nullptr;         // whose commands these are
   std::vector<std::string> arguments = {};  // of the command line, the command's name first
+  WrittenNames names = {};                  // that the user gave flags and keys
   std::function<Status()> run = nullptr;
 };
 

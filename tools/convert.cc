@@ -2,22 +2,27 @@
 // `tessera convert`, `tessera quantize` and `tessera merge`: weights of other formats, as small
 // integers, and with an adapter, into a model's folder.
 #include <charconv>
+#include <cstdio>
+#include <iterator>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "absl/strings/str_format.h"
 #include "base/file.h"
 #include "base/output_files.h"
 #include "core/dtype.h"
 #include "models/hub/convert_model.h"
 #include "models/hub/gguf/convert_gguf.h"
 #include "models/hub/save_model.h"
+#include "models/hub/weight_files.h"
 #include "ops/quantized/quantized_matrix.h"
 #include "tools/command_line.h"
 #include "tools/commands.h"
 #include "tools/settings.h"
+#include "train/report/progress.h"
 
 namespace tessera::tools {
 namespace {
@@ -82,7 +87,25 @@ Status Claim(const ConvertFlags& flags, std::optional<OutputLock>* lock) {
   return ClaimOutput(flags.to, claim, lock);
 }
 
-Status RunConvert(const ConvertFlags& flags) {
+// "270 MB".
+std::string Size(int64_t bytes) {
+  constexpr const char* kUnits[] = {"bytes", "kB", "MB", "GB", "TB"};
+  auto size = static_cast<double>(bytes);
+  size_t unit = 0;
+  for (; size >= 999.5 && unit + 1 < std::size(kUnits); ++unit) size /= 1000;
+  return absl::StrFormat("%.*f %s", unit > 0 && size < 9.95 ? 1 : 0, size, kUnits[unit]);
+}
+
+// "wrote 272 tensors, 270 MB, to out/model.safetensors".
+std::string ClosingLine(const models::TensorsWritten& written, const std::string& to) {
+  const std::string where = IsGguf(to)          ? to
+                            : written.files > 1 ? Concat(written.files, " files in ", to)
+                                                : JoinPath(to, models::kWeightsName);
+  return Concat("wrote ", written.tensors, written.tensors == 1 ? " tensor, " : " tensors, ",
+                Size(written.bytes), ", to ", where, "\n");
+}
+
+Status Convert(const ConvertFlags& flags, const models::WriteWatch& watch) {
   std::optional<OutputLock> lock;
   if (IsGguf(flags.from) || IsGguf(flags.to)) {
     if (!flags.quantize.empty() || !flags.adapter.empty()) {
@@ -93,8 +116,9 @@ Status RunConvert(const ConvertFlags& flags) {
       return InvalidArgument("--dtype and --shard-size mean nothing to a GGUF file");
     }
     TESSERA_RETURN_IF_ERROR(Claim(flags, &lock));
-    return IsGguf(flags.from) ? models::ConvertFromGguf(flags.from, flags.to, flags.overwrite)
-                              : models::ConvertToGguf(flags.from, flags.to);
+    return IsGguf(flags.from)
+               ? models::ConvertFromGguf(flags.from, flags.to, flags.overwrite, watch)
+               : models::ConvertToGguf(flags.from, flags.to, watch);
   }
   models::ConvertOptions options;
   if (!flags.dtype.empty()) {
@@ -118,8 +142,21 @@ Status RunConvert(const ConvertFlags& flags) {
   options.max_shard_bytes = *bytes;
   options.adapter = flags.adapter;
   options.overwrite = flags.overwrite;
+  options.watch = watch;
   TESSERA_RETURN_IF_ERROR(Claim(flags, &lock));
   return models::ConvertModel(flags.from, flags.to, options);
+}
+
+Status RunConvert(const std::string& command, const ConvertFlags& flags) {
+  models::TensorsWritten written;
+  {
+    train::WorkProgress progress(stderr, command, "tensors");
+    TESSERA_RETURN_IF_ERROR(Convert(flags, [&](const models::TensorsWritten& now) {
+      written = now;
+      progress.Show(now.tensors, now.all_tensors);
+    }));
+  }
+  return WriteOut(ClosingLine(written, flags.to));
 }
 
 using F = ConvertFlags;
@@ -133,7 +170,9 @@ void AddCommand(CLI::App* command, CommandState& state, OptionTable table,
       .Add("overwrite", &F::overwrite, kOverwriteHelp);
   RunWith<F>(command, state, std::move(table),
              {.by_place = std::move(places), .required = std::move(required)},
-             [](const CLI::App&, const F& flags) { return RunConvert(flags); });
+             [](const CLI::App& command, const F& flags) {
+               return RunConvert(command.get_name(), flags);
+             });
 }
 
 constexpr char kOutHelp[] = "the folder to write; it must not exist, but for --overwrite";

@@ -14,9 +14,11 @@
 #include "corpus/pipeline/pipeline.h"
 #include "corpus/step.h"
 #include "dist/comm/world.h"
+#include "dist/mesh/mesh.h"
 #include "tools/command_line.h"
 #include "tools/commands.h"
 #include "tools/settings.h"
+#include "train/ranks/agreement.h"
 #include "train/ranks/run_on_ranks.h"
 
 namespace tessera::tools {
@@ -87,6 +89,8 @@ Status RunOn(const CorpusFlags& flags, const Run& run) {
   TESSERA_ASSIGN_OR_RETURN(const dist::World world,
                            dist::OpenWorld({.collective_timeout = kCollectiveTimeout}));
   return train::RunOnRanks(world, [&]() -> Status {
+    // Another rank may have been told something wrong (tools/program.cc).
+    TESSERA_RETURN_IF_ERROR(train::Agree(dist::Mesh(world.communicator, {}), OkStatus()));
     corpus::RunContext context = {.ranks = world.communicator,
                                   .commit_seconds = flags.commit_seconds};
     if (context.is_first()) {

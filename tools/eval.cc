@@ -20,10 +20,11 @@ struct EvalFlags : ComputeFlags {
   int64_t batches = 0;
 };
 
-Status RunEval(const CLI::App& command, const EvalFlags& flags, const FieldFlags& fields) {
+Status RunEval(const CLI::App& command, const EvalFlags& flags, const FieldFlags& fields,
+               WrittenNames* names) {
   train::RunConfig config;
   TESSERA_ASSIGN_OR_RETURN(config.model, FolderOrArchive(flags.model));
-  TESSERA_RETURN_IF_ERROR(fields.ApplyTo(command, &config));
+  TESSERA_RETURN_IF_ERROR(fields.ApplyTo(command, &config, names));
   TESSERA_ASSIGN_OR_RETURN(const nn::BuildContext build, ApplyComputeFlags(flags));
   const ScratchDirectory scratch;
   TESSERA_ASSIGN_OR_RETURN(
@@ -31,12 +32,19 @@ Status RunEval(const CLI::App& command, const EvalFlags& flags, const FieldFlags
       train::PrepareEvaluation(config, build,
                                {.cache = scratch.path(), .quantize = QuantizeOf(flags)}));
   train::Trainer trainer(setup.config, *setup.model, setup.data);
-  TESSERA_ASSIGN_OR_RETURN(const train::EvaluationResult found,
-                           trainer.Evaluate(*setup.data.validation, flags.batches));
+  train::EvaluationResult found;
+  int64_t rows = 0;
+  {
+    const data::Dataset& all = *setup.data.validation;
+    const int64_t batches = flags.batches < all.size() ? flags.batches : 0;
+    const WatchedData data(all, "eval", batches * setup.config.batch_size);
+    TESSERA_ASSIGN_OR_RETURN(found, trainer.Evaluate(data, flags.batches));
+    rows = data.rows();
+  }
   if (found.targets == 0) {
     return InvalidArgument(setup.config.data[0], ": the data have no target, and so no loss");
   }
-  TESSERA_RETURN_IF_ERROR(WriteOut(EvaluationLine(setup, found)));
+  TESSERA_RETURN_IF_ERROR(WriteOut(EvaluationLine(setup, found, rows)));
   if (setup.data.objective.samples == nullptr) return OkStatus();
   for (const std::string& sample : setup.data.objective.samples(*setup.model)) {
     TESSERA_RETURN_IF_ERROR(WriteOut(sample + "\n"));
@@ -55,9 +63,10 @@ void AddEvalCommand(CLI::App& app, CommandState& state) {
       .Include<F, ComputeFlags>();
   command->footer("Example:\n  tessera eval --model runs/book/model --data other.txt");
   auto fields = std::make_shared<FieldFlags>();
-  RunWith<F>(
-      command, state, std::move(table), {.by_place = {"model"}, .required = {"model"}},
-      [fields](const CLI::App& given, const F& flags) { return RunEval(given, flags, *fields); });
+  RunWith<F>(command, state, std::move(table), {.by_place = {"model"}, .required = {"model"}},
+             [fields, &state](const CLI::App& given, const F& flags) {
+               return RunEval(given, flags, *fields, &state.names);
+             });
   fields->AddEvaluation(command);
 }
 

@@ -20,10 +20,11 @@ std::string OneField(std::string text) {
 }
 
 // "zero_optimization.stage	translated	zero".
-Status RunExplain(const CLI::App& command, const RunFlags& flags) {
+Status RunExplain(const CLI::App& command, const RunFlags& flags, WrittenNames* names) {
   TESSERA_ASSIGN_OR_RETURN(const dist::LaunchEnvironment launch,
                            dist::ReadLaunchEnvironment(std::getenv));
-  TESSERA_ASSIGN_OR_RETURN(const train::ResolvedRun run, flags.Resolve(command, launch.size));
+  TESSERA_ASSIGN_OR_RETURN(const train::ResolvedRun run,
+                           flags.Resolve(command, launch.size, names));
   std::string text;
   for (const train::KeyVerdict& verdict : run.verdicts) {
     text += Concat(OneField(verdict.key), "\t", train::FateName(verdict.fate), "\t",
@@ -60,7 +61,7 @@ void AddExplainCommand(CLI::App& app, CommandState& state) {
       "Example:\n"
       "  tessera explain --deepspeed ds.json --learning_rate 3e-4 --push_to_hub");
   command->callback([command, flags, &state] {
-    state.run = [command, flags] { return RunExplain(*command, *flags); };
+    state.run = [command, flags, &state] { return RunExplain(*command, *flags, &state.names); };
   });
 }
 

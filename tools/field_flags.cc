@@ -134,16 +134,27 @@ void FieldFlags::AddEvaluation(CLI::App* command) {
   for (const Option* key : train::RunConfigKeys()) {
     if (key->notes.evaluation) Add(command, *key, {.required = {"data"}});
   }
+  // What nobody may ask for is not unknown: `--dataset_name` is refused with the reason.
+  for (const train::ForeignKey& key : train::RunKeys()) {
+    if (key.fate != train::KeyFate::kRefused || !key.neutral.empty() || key.is_switch) continue;
+    CLI::Option* const option = AddHidden(command, key.name, false);
+    if (option == nullptr) continue;
+    option->check([said = FlagName(key.name) +
+                          " is refused: " + key.reason](const std::string&) -> std::string {
+      throw CLI::ParseError(said, CLI::ExitCodes::ValidationError);
+    });
+  }
 }
 
-void FieldFlags::AddHidden(CLI::App* command, const std::string& name, bool is_switch) {
+CLI::Option* FieldFlags::AddHidden(CLI::App* command, const std::string& name, bool is_switch) {
   const std::string flag = FlagName(name);
-  if (command->get_option_no_throw(flag) != nullptr) return;
+  const bool is_word = name[0] != '_' && name.find('.') == std::string::npos;
+  if (!is_word || command->get_option_no_throw(flag) != nullptr) return nullptr;
   std::vector<std::string>& texts = texts_[name];
   CLI::Option* option =
       is_switch ? command->add_flag(flag, texts)
                 : command->add_option(flag, texts)->expected(1)->allow_extra_args(false);
-  option->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)->group("");
+  return option->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)->group("");
 }
 
 void FieldFlags::AddOtherNames(CLI::App* command) {
@@ -151,8 +162,7 @@ void FieldFlags::AddOtherNames(CLI::App* command) {
     AddHidden(command, key->key, key->kind == Option::Kind::kBool);
   }
   for (const train::ForeignKey& key : train::RunKeys()) {
-    const bool is_word = key.name[0] != '_' && key.name.find('.') == std::string::npos;
-    if (is_word) AddHidden(command, key.name, key.is_switch);
+    AddHidden(command, key.name, key.is_switch);
   }
   AddHidden(command, "fsdp_config", false);  // a file, or its content
 }
@@ -196,7 +206,7 @@ StatusOr<nlohmann::json> FieldFlags::Given(const CLI::App& command, Texts kind,
     for (const std::string& text : texts) {
       if (text == value_text) continue;
       if (!is_foreign || notes == nullptr) {
-        return InvalidArgument(flag, " is given twice, as ", texts[0], " and ",
+        return InvalidArgument(asked, " is given twice, as ", texts[0], " and ",
                                text == texts[0] ? value_text : text);
       }
       notes->push_back(
@@ -219,10 +229,28 @@ StatusOr<nlohmann::json> FieldFlags::Given(const CLI::App& command, Texts kind,
   return given;
 }
 
-Status FieldFlags::ApplyTo(const CLI::App& command, train::RunConfig* config) const {
+void AddNames(const std::vector<train::KeyVerdict>& verdicts, const nlohmann::json& given,
+              WrittenNames* names) {
+  for (const train::KeyVerdict& verdict : verdicts) {
+    const bool is_flag = given.contains(verdict.key);
+    const std::string written = is_flag ? names->FlagOf(verdict.key) : verdict.key;
+    const bool becomes_keys = verdict.fate == train::KeyFate::kTranslated;
+    const bool is_given =
+        verdict.fate == train::KeyFate::kHonoured || verdict.fate == train::KeyFate::kRefused;
+    if (!becomes_keys && !is_given) continue;
+    for (const std::string& key : train::KeysOf(becomes_keys ? verdict.reason : verdict.key)) {
+      const Option* const option = train::FindRunConfigKey(key);
+      if (option != nullptr) names->AddKey(option->key, written);
+    }
+  }
+}
+
+Status FieldFlags::ApplyTo(const CLI::App& command, train::RunConfig* config,
+                           WrittenNames* names) const {
   TESSERA_ASSIGN_OR_RETURN(const nlohmann::json given, Given(command));
   const train::Translation run = train::TranslateRunFlags(given);
   TESSERA_RETURN_IF_ERROR(run.status());
+  AddNames(run.verdicts, given, names);
   for (const auto& [key, value] : run.keys.items()) {
     TESSERA_RETURN_IF_ERROR(train::SetRunConfigKey(config, key, value, FlagName(key)));
   }

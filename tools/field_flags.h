@@ -19,6 +19,7 @@
 #include "nlohmann/json.hpp"
 #include "tools/command_line.h"
 #include "train/config/run_config.h"
+#include "train/foreign/foreign_keys.h"
 
 namespace tessera::tools {
 
@@ -41,11 +42,17 @@ struct FlagForms {
   std::vector<std::string> required = {};
 };
 
+// What the user called the keys that were given: flags, where `given` has the name, or names in a
+// file.
+void AddNames(const std::vector<train::KeyVerdict>& verdicts, const nlohmann::json& given,
+              WrittenNames* names);
+
 class FieldFlags {
  public:
   // The flags of one key under all its names. This object must outlive the parsing, the key it.
   void Add(CLI::App* command, const Option& key, const FlagForms& forms = {});
-  // Those of the keys that an evaluation takes; `data` must be given.
+  // Those of the keys that an evaluation takes; `data` must be given. Other systems' keys that are
+  // always refused are so here, too.
   void AddEvaluation(CLI::App* command);
   // Those of all names that are not there yet.
   void AddOtherNames(CLI::App* command);
@@ -57,14 +64,15 @@ class FieldFlags {
   // The same, into the struct that declares the keys. Texts may hold any bytes, as names of files
   // do.
   Status Read(const CLI::App& command, void* settings) const;
-  // Overrides the keys whose flags were given.
-  Status ApplyTo(const CLI::App& command, train::RunConfig* config) const;
+  // Overrides the keys whose flags were given; `names` learns by what names.
+  Status ApplyTo(const CLI::App& command, train::RunConfig* config, WrittenNames* names) const;
 
  private:
   enum class Texts { kUtf8, kAnyBytes };
   StatusOr<nlohmann::json> Given(const CLI::App& command, Texts texts,
                                  std::vector<std::string>* notes) const;
-  void AddHidden(CLI::App* command, const std::string& name, bool is_switch);
+  // nullptr: the name is there already, or cannot be a flag's.
+  CLI::Option* AddHidden(CLI::App* command, const std::string& name, bool is_switch);
 
   std::map<std::string, std::vector<std::string>> texts_;  // by name
   std::map<std::string, const Option*> keys_;              // those that were added

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // `tessera predict`: what a model says of every row of data.
+#include <iterator>
 #include <string>
 #include <vector>
 
@@ -45,11 +46,12 @@ Status CheckOut(const std::string& path) {
   return NotFound(folder.substr(0, slash), ": no such folder (--out)");
 }
 
-Status RunPredict(const CLI::App& command, const PredictFlags& flags, const FieldFlags& fields) {
+Status RunPredict(const CLI::App& command, const PredictFlags& flags, const FieldFlags& fields,
+                  WrittenNames* names) {
   TESSERA_RETURN_IF_ERROR(CheckOut(flags.out));
   train::RunConfig config;
   TESSERA_ASSIGN_OR_RETURN(config.model, FolderOrArchive(flags.model));
-  TESSERA_RETURN_IF_ERROR(fields.ApplyTo(command, &config));
+  TESSERA_RETURN_IF_ERROR(fields.ApplyTo(command, &config, names));
   std::vector<std::string> reads;
   for (const train::DataSource& source : config.Sources()) reads.push_back(source.path);
   TESSERA_RETURN_IF_ERROR(RefuseInputs({flags.out}, reads));
@@ -61,11 +63,15 @@ Status RunPredict(const CLI::App& command, const PredictFlags& flags, const Fiel
           config, build,
           {.cache = scratch.path(), .prediction = true, .quantize = QuantizeOf(flags)}));
   train::Trainer trainer(setup.config, *setup.model, setup.data);
-  TESSERA_ASSIGN_OR_RETURN(const train::PredictionResult result,
-                           trainer.Predict(*setup.data.validation));
+  train::PredictionResult result;
+  {
+    const WatchedData data(*setup.data.validation, "predict");
+    TESSERA_ASSIGN_OR_RETURN(result, trainer.Predict(data));
+  }
   TESSERA_RETURN_IF_ERROR(WriteFileAtomically(flags.out, Lines(result, *setup.data.validation)));
   if (result.found && result.found->targets > 0) {
-    TESSERA_RETURN_IF_ERROR(WriteOut(EvaluationLine(setup, *result.found)));
+    TESSERA_RETURN_IF_ERROR(
+        WriteOut(EvaluationLine(setup, *result.found, std::ssize(result.rows))));
   }
   return WriteOut(Concat(result.rows.size(), " predictions in ", flags.out, "\n"));
 }
@@ -89,8 +95,8 @@ void AddPredictCommand(CLI::App& app, CommandState& state) {
   auto fields = std::make_shared<FieldFlags>();
   RunWith<F>(command, state, std::move(table),
              {.by_place = {"model"}, .required = {"model", "out"}},
-             [fields](const CLI::App& given, const F& flags) {
-               return RunPredict(given, flags, *fields);
+             [fields, &state](const CLI::App& given, const F& flags) {
+               return RunPredict(given, flags, *fields, &state.names);
              });
   fields->AddEvaluation(command);
 }

@@ -19,11 +19,15 @@
 #include "base/status.h"
 #include "core/cpu_amx.h"
 #include "core/cpu_isa.h"
+#include "dist/comm/launch_environment.h"
+#include "dist/comm/world.h"
+#include "dist/mesh/mesh.h"
 #include "runtime/tessera.h"
 #include "tools/command_line.h"
 #include "tools/commands.h"
 #include "tools/field_flags.h"
 #include "tools/gpus.h"
+#include "train/ranks/agreement.h"
 #include "train/ranks/run_on_ranks.h"
 
 namespace tessera::tools {
@@ -39,11 +43,12 @@ struct Command {
   std::string_view name;
   void (*add)(CLI::App& app, CommandState& state);
   bool knows_others = false;  // works with the flags of the others
+  bool has_ranks = false;     // which begin by agreeing on what they were told
   NextValue (*goes_on)(const std::string& flag, const std::string& word, bool named) = GoesOnList;
 };
 
 constexpr Command kCommands[] = {
-    {"train", AddTrainCommand},
+    {"train", AddTrainCommand, /*knows_others=*/false, /*has_ranks=*/true},
     {"generate", AddGenerateCommand},
     {"serve", AddServeCommand},
     {"eval", AddEvalCommand},
@@ -53,7 +58,7 @@ constexpr Command kCommands[] = {
     {"forward", AddForwardCommand},
     {"tokenize", AddTokenizeCommand},
     {"train-tokenizer", AddTrainTokenizerCommand},
-    {"corpus", AddCorpusCommand, /*knows_others=*/false, CorpusGoesOnList},
+    {"corpus", AddCorpusCommand, /*knows_others=*/false, /*has_ranks=*/true, CorpusGoesOnList},
     {"inspect", AddInspectCommand},
     {"report", AddReportCommand},
     {"convert", AddConvertCommand},
@@ -85,7 +90,8 @@ Status Parse(CLI::App& app, CommandState& state, const std::vector<std::string>&
   const Command* const asked = Asked(arguments);
   TESSERA_ASSIGN_OR_RETURN(
       std::vector<std::string> normal,
-      NormaliseArguments(app, arguments, asked == nullptr ? GoesOnList : asked->goes_on));
+      NormaliseArguments(app, arguments, asked == nullptr ? GoesOnList : asked->goes_on,
+                         &state.names));
   try {
     std::reverse(normal.begin(), normal.end());
     app.parse(std::move(normal));
@@ -104,6 +110,17 @@ Status Parse(CLI::App& app, CommandState& state, const std::vector<std::string>&
   return OkStatus();
 }
 
+// What is wrong with a command line that all ranks have, one of them says.
+Status OfAllRanks(const Command* asked, const Status& wrong) {
+  if (asked == nullptr || !asked->has_ranks) return wrong;
+  const StatusOr<dist::LaunchEnvironment> launch = dist::ReadLaunchEnvironment(std::getenv);
+  if (!launch.ok() || launch->size == 1) return wrong;
+  const StatusOr<dist::World> world = dist::OpenWorld({});
+  if (!world.ok()) return wrong;
+  return train::RunOnRanks(
+      *world, [&] { return train::Agree(dist::Mesh(world->communicator, {}), wrong); });
+}
+
 Status Run(const Program& program, const std::vector<std::string>& arguments) {
   TESSERA_RETURN_IF_ERROR(CheckIsaEnvironment());
   TESSERA_RETURN_IF_ERROR(CheckAmxEnvironment());
@@ -113,8 +130,9 @@ Status Run(const Program& program, const std::vector<std::string>& arguments) {
                        Concat("tessera ", TSR_VERSION, " (for ", BuiltFor(), ", ", kCompiler, ")"));
   CommandState state = {.program = &program, .arguments = arguments};
   AddCommands(app, state, arguments);
-  TESSERA_RETURN_IF_ERROR(Parse(app, state, arguments));
-  return state.run ? state.run() : OkStatus();
+  const Status parsed = state.names.In(Parse(app, state, arguments));
+  if (!parsed.ok()) return OfAllRanks(Asked(arguments), parsed);
+  return state.run ? state.names.In(state.run()) : OkStatus();
 }
 
 // A file of ours that is opened must never be standard input, output or error: what is printed

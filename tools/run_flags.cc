@@ -49,7 +49,8 @@ void RunFlags::Add(CLI::App* command) {
   fields_.AddOtherNames(command);
 }
 
-StatusOr<train::ResolvedRun> RunFlags::Resolve(const CLI::App& command, int world_size) const {
+StatusOr<train::ResolvedRun> RunFlags::Resolve(const CLI::App& command, int world_size,
+                                               WrittenNames* names) const {
   Sources given;
   TESSERA_RETURN_IF_ERROR(source_flags_.Read(command, &given));
   train::RunSources sources = {.config = given.config,
@@ -59,6 +60,7 @@ StatusOr<train::ResolvedRun> RunFlags::Resolve(const CLI::App& command, int worl
   std::vector<std::string> notes;
   TESSERA_ASSIGN_OR_RETURN(sources.flags, fields_.Given(command, &notes));
   TESSERA_ASSIGN_OR_RETURN(train::ResolvedRun run, train::ResolveRun(sources));
+  AddNames(run.verdicts, sources.flags, names);
   run.notes.insert(run.notes.begin(), notes.begin(), notes.end());
   if (!given.model.empty()) run.config.model = given.model;
   if (command.count("--resume") > 0) run.resume = resume_;

@@ -4,7 +4,8 @@
 //
 //   auto flags = std::make_shared<RunFlags>();
 //   flags->Add(command);
-//   TESSERA_ASSIGN_OR_RETURN(const train::ResolvedRun run, flags->Resolve(*command, ranks));
+//   TESSERA_ASSIGN_OR_RETURN(const train::ResolvedRun run, flags->Resolve(*command, ranks,
+//   &names));
 #ifndef TESSERA_TOOLS_RUN_FLAGS_H_
 #define TESSERA_TOOLS_RUN_FLAGS_H_
 
@@ -22,7 +23,9 @@ class RunFlags {
   // This object must outlive the parsing.
   void Add(CLI::App* command);
   // `world_size` ranks. Fails for a file that cannot be read; refused keys are in the verdicts.
-  StatusOr<train::ResolvedRun> Resolve(const CLI::App& command, int world_size) const;
+  // `names` learns what the user calls the keys.
+  StatusOr<train::ResolvedRun> Resolve(const CLI::App& command, int world_size,
+                                       WrittenNames* names) const;
 
  private:
   FieldFlags source_flags_;  // the model, and files

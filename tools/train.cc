@@ -25,12 +25,15 @@ namespace {
 
 // The run that the files and flags describe.
 StatusOr<train::ResolvedRun> Configure(const CLI::App& command, const RunFlags& flags,
-                                       int world_size) {
-  TESSERA_ASSIGN_OR_RETURN(train::ResolvedRun run, flags.Resolve(command, world_size));
+                                       int world_size, WrittenNames* names) {
+  TESSERA_ASSIGN_OR_RETURN(train::ResolvedRun run, flags.Resolve(command, world_size, names));
   TESSERA_RETURN_IF_ERROR(run.status());
   const train::RunConfig& config = run.config;
   if (config.model.empty()) return InvalidArgument("a preset or a model folder is missing");
-  if (config.data.empty()) return InvalidArgument("--data is missing");
+  if (config.data.empty()) {
+    return InvalidArgument("--data is missing: a file of this machine (also --train_file); ",
+                           "nothing is downloaded");
+  }
   if (config.out.empty()) return InvalidArgument("--out is missing");
   TESSERA_RETURN_IF_ERROR(config.Validate());
   return run;
@@ -72,7 +75,7 @@ Status TrainOnRank(const train::RunConfig& config, const std::vector<std::string
                         setup.data.seq_len > 0 ? Concat(" of ", setup.data.seq_len, " tokens") : "",
                         Ranks(world, mesh), "\n", setup.config.Describe())));
   for (const std::string& line : notes) TESSERA_RETURN_IF_ERROR(say(kInfo, line + "\n"));
-  for (const std::string& line : setup.warnings) {
+  for (const std::string& line : train::WarningsToSay(setup.warnings, mesh)) {
     TESSERA_RETURN_IF_ERROR(say(train::LogLevel::kWarning, Concat("warning: ", line, "\n")));
   }
   train::Trainer trainer(setup.config, *setup.model, setup.data, mesh, std::move(parts));
@@ -104,11 +107,11 @@ Status StartRanksOf(const train::RunLaunch& launch, const std::vector<std::strin
   return StartRanks(flags);
 }
 
-Status RunTrain(const CLI::App& command, const RunFlags& flags, const CommandState& state) {
+Status RunTrain(const CLI::App& command, const RunFlags& flags, CommandState& state) {
   const Program& program = *state.program;
   TESSERA_ASSIGN_OR_RETURN(const dist::LaunchEnvironment launch,
                            dist::ReadLaunchEnvironment(std::getenv));
-  StatusOr<train::ResolvedRun> run = Configure(command, flags, launch.size);
+  StatusOr<train::ResolvedRun> run = Configure(command, flags, launch.size, &state.names);
   if (run.ok() && run->launch.ranks() > 1 && run->launch.ranks() != launch.size) {
     if (launch.started_by == dist::StartedBy::kAlone && !run->launch.not_call_launch) {
       return StartRanksOf(run->launch, state.arguments);
@@ -125,11 +128,12 @@ Status RunTrain(const CLI::App& command, const RunFlags& flags, const CommandSta
   const train::StopSignals signals;  // from now on: one that comes while data are read counts too
   return train::RunOnRanks(world, [&]() -> Status {
     const dist::Mesh whole(world.communicator, {});
-    TESSERA_RETURN_IF_ERROR(train::Agree(whole, run.status()));
+    TESSERA_RETURN_IF_ERROR(train::Agree(whole, state.names.In(run.status())));
     train::TrainOptions options;
     options.resume = run->resume.has_value();
     options.resume_from = run->resume.value_or("");
-    return TrainOnRank(run->config, run->notes, options, world, program);
+    const Status trained = TrainOnRank(run->config, run->notes, options, world, program);
+    return train::AgreedLike(trained, state.names.In(trained));
   });
 }
 

@@ -194,6 +194,7 @@ Status ConvertModel(const std::string& from, const std::string& folder,
   TESSERA_ASSIGN_OR_RETURN(SaveOptions save, CompanionsOf(from));
   save.max_shard_bytes = options.max_shard_bytes;
   save.quantize = options.quantize;
+  save.watch = options.watch;
   // One tensor is read, cast, written and forgotten.
   save.gather = [&](const nn::Parameter& p) -> StatusOr<Tensor> {
     TESSERA_ASSIGN_OR_RETURN(const Tensor whole, source.read(p));

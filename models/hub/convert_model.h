@@ -14,6 +14,7 @@
 
 #include "base/status.h"
 #include "core/dtype.h"
+#include "models/hub/save_model.h"
 #include "ops/quantized/quant_type.h"
 
 namespace tessera::models {
@@ -28,6 +29,7 @@ struct ConvertOptions {
   // it changes and that another one is tied to gets numbers of its own.
   std::string adapter = {};
   bool overwrite = false;  // a folder that exists is replaced
+  WriteWatch watch = nullptr;
 };
 
 // `from` is a folder that LoadModel reads, whose tokenizer, preprocessor_config.json and

@@ -2,6 +2,7 @@
 #include "models/hub/save_model.h"
 
 #include <cstdio>
+#include <iterator>
 #include <map>
 #include <optional>
 #include <utility>
@@ -119,7 +120,8 @@ StatusOr<Tensor> ContentOf(const Entry& entry, const SaveOptions& options) {
                          QuantTypeName(*options.quantize), ", ", Message(matrix.status()));
 }
 
-Status WriteShard(const Shard& shard, const std::string& directory, const SaveOptions& options) {
+Status WriteShard(const Shard& shard, const std::string& directory, const SaveOptions& options,
+                  TensorsWritten* written) {
   std::vector<SafetensorsEntry> entries;
   for (const Entry& entry : shard.entries) {
     entries.push_back({entry.name, entry.dtype, {entry.shape.begin(), entry.shape.end()}});
@@ -129,8 +131,10 @@ Status WriteShard(const Shard& shard, const std::string& directory, const SaveOp
       SafetensorsWriter::Create(JoinPath(directory, shard.name), entries, {{"format", "pt"}}));
   for (const Entry& entry : shard.entries) {
     TESSERA_ASSIGN_OR_RETURN(const Tensor content, ContentOf(entry, options));
-    if (content.numel() == 0) continue;
-    TESSERA_RETURN_IF_ERROR(writer.Append(content.raw_data(), content.nbytes()));
+    if (content.numel() > 0) {
+      TESSERA_RETURN_IF_ERROR(writer.Append(content.raw_data(), content.nbytes()));
+    }
+    written->Add(content.nbytes(), options.watch);
   }
   return writer.Commit();
 }
@@ -230,7 +234,10 @@ Status SaveModel(Model& model, const std::string& folder, const data::Tokenizer*
         WriteFileAtomically(JoinPath(path, "generation_config.json"), Text(generation)));
   }
   const std::vector<Shard> shards = CutIntoShards(entries, options.max_shard_bytes);
-  for (const Shard& shard : shards) TESSERA_RETURN_IF_ERROR(WriteShard(shard, path, options));
+  TensorsWritten written = {.all_tensors = std::ssize(entries), .files = std::ssize(shards)};
+  for (const Shard& shard : shards) {
+    TESSERA_RETURN_IF_ERROR(WriteShard(shard, path, options, &written));
+  }
   TESSERA_RETURN_IF_ERROR(WriteIndex(shards, path));
   if (tokenizer != nullptr) TESSERA_RETURN_IF_ERROR(tokenizer->Save(path));
   TESSERA_RETURN_IF_ERROR(data::Tokenizer::WriteFiles(options.tokenizer_files, path));

@@ -26,6 +26,23 @@
 
 namespace tessera::models {
 
+// How far the writing of a model's tensors is; called behind every tensor.
+struct TensorsWritten;
+using WriteWatch = std::function<void(const TensorsWritten& written)>;
+struct TensorsWritten {
+  int64_t tensors = 0;
+  int64_t all_tensors = 0;
+  int64_t bytes = 0;  // of the tensors
+  int64_t files = 1;  // that they are in, when all are written
+
+  // One more, which `watch` is told unless it is null.
+  void Add(int64_t tensor_bytes, const WriteWatch& watch) {
+    ++tensors;
+    bytes += tensor_bytes;
+    if (watch != nullptr) watch(*this);
+  }
+};
+
 struct SaveOptions {
   // A new shard begins rather than exceed this; a larger tensor has a shard of its own.
   int64_t max_shard_bytes = 5'000'000'000;
@@ -44,6 +61,7 @@ struct SaveOptions {
   std::vector<data::TokenizerFile> tokenizer_files = {};
   // More files of the folder, by name: what prepares pictures, say.
   std::vector<std::pair<std::string, std::string>> files = {};
+  WriteWatch watch = nullptr;
 };
 
 // With a tokenizer, its end-of-text and begin-of-text ids replace those of config.json. A model

@@ -162,20 +162,20 @@ TEST_F(AdapterCommandsTest, WhatCannotBeIsSaidInALine) {
   ExpectError(TrainArguments("x", {"--adapter", "loar"}), 2,
               "adapter: 'loar' is neither lora, rslora, dora, prefix nor a folder");
   ExpectError(TrainArguments("x", {"--adapter", "lora", "--target-modules", "q_proj"}), 2,
-              "target_modules name no linear layer of this model");
+              "--target-modules name no linear layer of this model");
   ExpectError(TrainArguments("x", {"--lora-r", "4"}), 2,
-              "lora_r is set, which needs adapter lora, rslora or dora");
+              "--lora-r is set, which needs adapter lora, rslora or dora");
   ExpectError(TrainArguments("x", {"--adapter", "prefix", "--lora-r", "4"}), 2,
-              "lora_r is set, which needs adapter lora, rslora or dora");
+              "--lora-r is set, which needs adapter lora, rslora or dora");
   ExpectError(TrainArguments("x", {"--adapter", "prefix", "--target-modules", "c_attn"}), 2,
-              "target_modules is set, which needs adapter lora, rslora or dora");
+              "--target-modules is set, which needs adapter lora, rslora or dora");
   ExpectError(TrainArguments("x", {"--adapter", "lora", "--pre-seq-len", "4"}), 2,
-              "pre_seq_len is set, which needs adapter prefix");
+              "--pre-seq-len is set, which needs adapter prefix");
   ExpectError(TrainArguments("x", {"--pre-seq-len", "4", "--prefix-hidden-size", "4"}), 2,
-              "prefix_hidden_size is set, which needs prefix_projection true");
+              "--prefix-hidden-size is set, which needs prefix_projection true");
   ExpectError(TrainArguments("x", {"--pre-seq-len", "0"}), 2, "--pre-seq-len must be at least 1");
   ExpectError(TrainArguments("x", {"--pre-seq-len", "4"}), 2,
-              "seq_len 16 is longer than the model's 12 positions");
+              "--seq-len 16 is longer than the model's 12 positions");
   ExpectError(TrainArguments("x", {"--pre-seq-len", "1000000"}), 2,
               "'num_virtual_tokens' is 1000000, which leaves none of the model's");
   ExpectError({"generate", "--model", *model_, "--adapter", *model_, "--ids", "1"}, 2,

@@ -42,6 +42,7 @@ struct Outcome {
 struct Surroundings {
   std::string stdin_path = {};   // empty: this process's
   std::string stdout_path = {};  // empty: captured
+  std::string stderr_path = {};  // empty: captured
   int64_t file_limit = 0;        // bytes of a file; 0: none
   int64_t memory_limit = 0;      // bytes of address space; 0: none
   std::string isa = {};          // TESSERA_CPU_ISA
@@ -83,7 +84,7 @@ class CliRuns : public testing::Test {
 
   Outcome Run(const Arguments& arguments, const Surroundings& around = {}) const {
     const std::string out = around.stdout_path.empty() ? Path("stdout") : around.stdout_path;
-    const std::string err = Path("stderr");
+    const std::string err = around.stderr_path.empty() ? Path("stderr") : around.stderr_path;
     const pid_t child = fork();
     if (child == 0) {
       if (!around.stdin_path.empty()) dup2(open(around.stdin_path.c_str(), O_RDONLY), 0);
@@ -110,7 +111,8 @@ class CliRuns : public testing::Test {
     int status = 0;
     waitpid(child, &status, 0);
     return {WIFEXITED(status) ? WEXITSTATUS(status) : -1,
-            around.stdout_path.empty() ? Read(out) : "", Read(err)};
+            around.stdout_path.empty() ? Read(out) : "",
+            around.stderr_path.empty() ? Read(err) : ""};
   }
   std::string Output(const Arguments& arguments, const Surroundings& around = {}) const {
     const Outcome outcome = Run(arguments, around);

@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <sstream>
 #include <string>
@@ -144,6 +146,7 @@ TEST_F(CliTest, WrongUsage) {
   ExpectError({"forward", "--modle", "x"}, 2, "did you mean '--model'?");
   ExpectError({"generate", "--model", "x", "--qqqqqqqqq=1"}, 2, "unknown flag '--qqqqqqqqq'");
   ExpectError({"generate", "-x"}, 2, "unknown flag '-x'");
+  ExpectError({"generate", "--my_flag"}, 2, "unknown flag '--my_flag' of");
   ExpectError({"forward", "--model"}, 2, "--model needs a value");
   ExpectError({"forward", "--model", *model_}, 2, "--inputs is required");
   ExpectError({"models", "surplus"}, 2, "surplus");
@@ -151,7 +154,7 @@ TEST_F(CliTest, WrongUsage) {
               "give one of --prompt TEXT, --prompts FILE, --ids 1,2,3 and --chat");
   ExpectError({"generate", "--model", *model_, "--ids", "1", "--top-k", "many"}, 2, "--top-k");
   ExpectError({"generate", "--model", *model_, "--ids", "1", "--top_k", "-4"}, 2,
-              "--top-k must be at least 0, not -4");
+              "--top_k must be at least 0, not -4");
   ExpectError({"generate", "--model", *model_, "--ids", "1", "--top-p", "nan"}, 2,
               "--top-p must be a number, not \"nan\"");
   ExpectError({"generate", "--model", *model_, "--ids", "1,x"}, 2, "'x' is not a token id");
@@ -224,6 +227,78 @@ TEST_F(CliTest, AModelMayBeAnArchive) {
               "model.tar.gz: is compressed (gzip); unpack it first");
   const std::string cut = Write("cut.tar", Read(archive).substr(0, 5000));
   ExpectError({"generate", "--prompt", "a", "--model", cut}, 1, "cut.tar: ");
+}
+
+// A terminal, and what was written to it.
+class Terminal {
+ public:
+  Terminal() : master_(posix_openpt(O_RDWR | O_NOCTTY)) {
+    EXPECT_EQ(grantpt(master_), 0);
+    EXPECT_EQ(unlockpt(master_), 0);
+    path_ = ptsname(master_);
+    slave_ = open(path_.c_str(), O_RDWR | O_NOCTTY);  // so that what was written stays
+  }
+  ~Terminal() {
+    close(slave_);
+    close(master_);
+  }
+  const std::string& path() const { return path_; }
+  std::string Shown() const {
+    fcntl(master_, F_SETFL, O_NONBLOCK);
+    std::string text(1 << 16, '\0');
+    const ssize_t size = read(master_, text.data(), text.size());
+    text.resize(size < 0 ? 0 : static_cast<size_t>(size));
+    return text;
+  }
+
+ private:
+  const int master_;
+  int slave_ = -1;
+  std::string path_;
+};
+
+// On a terminal one line is rewritten and removed at the end; elsewhere, and where a launcher's
+// ranks share it, a short run says nothing.
+TEST_F(CliTest, WorkShowsItsProgress) {
+  const std::string text = Write("text", "abcdefgh\n");
+  const auto shown = [&](const Arguments& command,
+                         std::vector<std::pair<std::string, std::string>> environment) {
+    fs::remove_all(Path("out"));
+    environment.emplace_back("TERM", "xterm");
+    const Terminal terminal;
+    EXPECT_EQ(Run(command, {.stderr_path = terminal.path(), .environment = environment}).code, 0);
+    return terminal.Shown();
+  };
+  for (const auto& [command, unit] : std::vector<std::pair<Arguments, std::string>>{
+           {{"eval", *model_, "--data", text, "--seq-len", "4"}, "2 rows"},
+           {{"convert", *model_, Path("out")}, "28 tensors"},
+           {{"quantize", *model_, Path("out"), "--type", "int8"}, "28 tensors"}}) {
+    const std::string line = shown(command, {});
+    EXPECT_EQ(line.rfind("\r" + command[0] + " [", 0), 0u) << line;
+    EXPECT_NE(line.find("/" + unit), std::string::npos) << line;
+    EXPECT_TRUE(line.ends_with("\r\033[K")) << line;
+    EXPECT_EQ(line.find('\n'), std::string::npos) << line;
+    EXPECT_EQ(shown(command, {{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "here"}}), "");
+    EXPECT_EQ(shown(command, {{"OMPI_COMM_WORLD_RANK", "0"}, {"OMPI_COMM_WORLD_SIZE", "2"}}), "");
+  }
+}
+
+// `--batches` judges part of the data, whose last batch may be short.
+TEST_F(CliTest, EvalCountsTheRowsThatItJudged) {
+  const std::string text = Write("text", std::string(4 * 10 + 1, 'a'));
+  const auto samples = [&](const std::string& batch_size, const std::string& batches) {
+    const std::string line = Output({"eval", *model_, "--data", text, "--seq-len", "4",
+                                     "--batch-size", batch_size, "--batches", batches});
+    EXPECT_EQ(std::count(line.begin(), line.end(), '\n'), 1) << line;
+    const size_t at = line.find("  samples ") + 10;
+    return line.substr(at, line.find(' ', at) - at);
+  };
+  const std::string all = samples("4", "0");
+  EXPECT_EQ(all, "10");
+  EXPECT_EQ(samples("4", "2"), "8");
+  EXPECT_EQ(samples("4", "3"), "10");
+  EXPECT_EQ(samples("4", "9000000000000000000"), "10");
+  EXPECT_EQ(samples("3", "1"), "3");
 }
 
 TEST_F(CliTest, ForwardRefusesUnsuitableInputs) {

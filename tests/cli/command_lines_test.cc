@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "nlohmann/json.hpp"
@@ -359,6 +360,45 @@ TEST_F(CommandLinesTest, ConfigurationsStartTheirRanks) {
   Arguments single = train(theirs);
   single.insert(single.end(), {"--env_type", "pytorch"});
   EXPECT_EQ(output("single", single).find("ranks"), std::string::npos);
+}
+
+size_t Count(const std::string& text, const std::string& part) {
+  size_t count = 0;
+  for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++count;
+  return count;
+}
+
+// What all ranks have to say, one of them says.
+TEST_F(CommandLinesTest, RanksSpeakOnce) {
+  const std::string data = Put("text.txt", std::string(3000, 'a') + std::string(1000, 'b'));
+  const Arguments train = {"train", "gpt-tiny",  "--data",          data, "--seq-len",  "16",
+                           "--out", Path("run"), "--save-interval", "1",  "--max-steps"};
+  const auto with = [&](const Arguments& more) {
+    Arguments arguments = train;
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return arguments;
+  };
+  Process first(2, with({"1"}), Path("first"));
+  ASSERT_EQ(first.ExitCode(), 0) << first.Errors();
+  EXPECT_EQ(Count(first.Output() + first.Errors(), "warning:"), 0u) << first.Output();
+  // The resumed run's learning rate is another one.
+  Process resumed(2, with({"2", "--lr", "0.01", "--resume"}), Path("resumed"));
+  ASSERT_EQ(resumed.ExitCode(), 0) << resumed.Errors();
+  const std::string said = resumed.Output() + resumed.Errors();
+  EXPECT_EQ(Count(said, "warning: lr is now 0.01"), 1u) << said;
+  EXPECT_EQ(Count(said, "warning:"), Count(said, "\nwarning:")) << said;
+
+  for (const auto& [arguments, part] : std::vector<std::pair<Arguments, std::string>>{
+           {with({"1", "--batch_sise", "2"}), "unknown flag '--batch_sise'"},
+           {with({"1", "--per_device_train_batch_size", "0"}),
+            "--per_device_train_batch_size must"},
+           {with({"1", "--max_seq_length", "100000", "--overwrite"}), "given twice"},
+           {{"corpus", "clean", "--inputt", data}, "unknown flag '--inputt'"}}) {
+    Process wrong(2, arguments, Path("wrong"));
+    EXPECT_EQ(wrong.ExitCode(), 2);
+    EXPECT_EQ(Count(wrong.Errors(), "error: "), 1u) << wrong.Errors();
+    EXPECT_NE(wrong.Errors().find(part), std::string::npos) << wrong.Errors();
+  }
 }
 
 }  // namespace

@@ -106,6 +106,42 @@ TEST_F(ConvertTest, DtypesAndShards) {
   EXPECT_TRUE(fs::exists(Path("own") + "/model.safetensors"));
 }
 
+// The last line says what is where; nothing else is printed.
+TEST_F(ConvertTest, SaysWhatWasWritten) {
+  const std::string from = Copied("gpt2_bin_of_4");
+  const auto wrote = [](size_t tensors, size_t bytes, const std::string& where) {
+    const std::string size = bytes < 1000 ? Concat(bytes, " bytes")
+                             : bytes < 9950
+                                 ? Concat((bytes + 50) / 1000, ".", (bytes + 50) / 100 % 10, " kB")
+                                 : Concat((bytes + 500) / 1000, " kB");
+    return Concat("wrote ", tensors, " tensors, ", size, ", to ", where, "\n");
+  };
+  const auto weights = [](const std::string& file) {
+    const auto opened = SafetensorsFile::Open(file);
+    EXPECT_TRUE(opened.ok()) << Message(opened.status());
+    size_t bytes = 0;
+    for (const auto& entry : opened->entries()) {
+      bytes += static_cast<size_t>(opened->Get(entry.name)->nbytes);
+    }
+    return std::pair<size_t, size_t>(opened->entries().size(), bytes);
+  };
+  for (const Arguments& command : {Arguments{"convert", from, Path("out")},
+                                   Arguments{"quantize", from, Path("small"), "--type", "int8"}}) {
+    const std::string file = command[2] + "/model.safetensors";
+    const std::string said = Succeed(command);
+    const auto [tensors, bytes] = weights(file);
+    EXPECT_EQ(said, wrote(tensors, bytes, file));
+  }
+  const auto [tensors, bytes] = weights(Path("out") + "/model.safetensors");
+  const std::string shards = Succeed({"convert", from, Path("shards"), "--shard-size", "2KB"});
+  size_t files = 0;
+  for (const auto& file : fs::directory_iterator(Path("shards"))) {
+    files += file.path().extension() == ".safetensors" ? 1 : 0;
+  }
+  EXPECT_GT(files, 1u);
+  EXPECT_EQ(shards, wrote(tensors, bytes, Concat(files, " files in ", Path("shards"))));
+}
+
 TEST_F(ConvertTest, QuantisedWeights) {
   std::string text;
   for (int i = 0; i < 500; ++i) text += "The quick brown fox. ";
@@ -138,8 +174,11 @@ TEST_F(ConvertTest, QuantisedWeights) {
   }
   // By way of GGUF, where there is such a type.
   for (const std::string& from : {Path("q8_0"), Path("q4_0")}) {
-    Succeed({"convert", from, from + ".gguf"});
-    Succeed({"convert", from + ".gguf", from + "_back"});
+    const std::string said = Succeed({"convert", from, from + ".gguf"});
+    EXPECT_EQ(said.rfind("wrote ", 0), 0u) << said;
+    EXPECT_TRUE(said.ends_with(", to " + from + ".gguf\n")) << said;
+    EXPECT_TRUE(Succeed({"convert", from + ".gguf", from + "_back"})
+                    .ends_with(", to " + from + "_back/model.safetensors\n"));
     Succeed({"convert", from + "_back", from + "_again.gguf"});
     EXPECT_EQ(*ReadFile(from + ".gguf"), *ReadFile(from + "_again.gguf"));
     EXPECT_EQ(generate(from + "_back", {}), generate(from, {}));

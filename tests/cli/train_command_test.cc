@@ -155,6 +155,86 @@ TEST_F(TrainCommandTest, TrainAndEvalRefuseWhatTheyCannotUse) {
   ExpectError({"eval", "--model", *model_, "--data", Path("absent")}, 2, Path("absent"));
 }
 
+// Flags as they were typed, and keys by the names that they were given under.
+TEST_F(TrainCommandTest, ErrorsNameWhatTheUserWrote) {
+  const std::string text = Write("text", std::string(2000, 'a'));
+  const std::string absent = Path("absent.txt");
+  const auto in_file = [&](const std::string& name, const std::string& keys) {
+    return Arguments{"--config", Write(name, "{" + keys + "}")};
+  };
+  struct Case {
+    Arguments more;
+    std::string said;
+    bool has_data = true;
+  };
+  const std::vector<Case> cases = {
+      // A missing file.
+      {{"--train_file", absent}, "error: --train_file: " + absent + ": ", false},
+      {{"--validation_file", absent}, "error: --validation_file: " + absent + ": "},
+      {{"--data", absent}, "error: --data: " + absent + ": ", false},
+      {in_file("hf.json", "\"train_file\": \"" + absent + "\""),
+       "error: train_file: " + absent + ": ", false},
+      // A wrong type.
+      {{"--num_train_epochs", "many"}, "error: --num_train_epochs must be a number"},
+      {{"--batch_size", "many"}, "error: --batch_size must be an integer"},
+      {in_file("type.json", "\"per_device_train_batch_size\": \"many\""),
+       "type.json: 'per_device_train_batch_size' must be an integer"},
+      // Out of range: of Hugging Face, Megatron-LM and FlagAI.
+      {{"--per_device_train_batch_size", "0"},
+       "error: --per_device_train_batch_size must be at least 1, not 0"},
+      {{"--micro-batch-size", "0"}, "error: --micro-batch-size must be at least 1, not 0"},
+      {{"--warm_up_iters", "-1"}, "error: --warm_up_iters must be at least 0, not -1"},
+      {in_file("range.json", "\"max_seq_length\": 0"), "range.json: 'max_seq_length' must be"},
+      // What only the run finds out.
+      {{"--max_seq_length", "100000"}, "error: --max_seq_length 100000 is longer than"},
+      {{"--seq-length", "100000"}, "error: --seq-length 100000 is longer than"},
+      {{"--warmup_steps", "1.5"}, "error: --warmup_steps is 1.5, expected whole steps"},
+      {{"--warm_up_iters", "1.5"}, "error: --warm_up_iters is 1.5, expected whole steps"},
+      {in_file("steps.json", "\"logging_steps\": 1.5"), "error: logging_steps is 1.5, expected"},
+      // An unknown choice.
+      {{"--lr_scheduler_type", "zigzag"}, "error: --lr_scheduler_type is 'zigzag'"},
+      {{"--warmup_type", "zigzag"}, "error: --warmup_type 'zigzag' is not known"},
+      {{"--mixed_precision", "zigzag"}, "error: --mixed_precision 'zigzag' is not known"},
+      {{"--growth-factor", "2"}, "error: --growth-factor is set, which needs dtype float16"},
+  };
+  for (const Case& c : cases) {
+    Arguments arguments = {"train", "gpt-tiny", "--max-steps", "1", "--out", Path("run")};
+    if (c.has_data) arguments.insert(arguments.end(), {"--data", text});
+    arguments.insert(arguments.end(), c.more.begin(), c.more.end());
+    ExpectError(arguments, 2, c.said);
+  }
+  ExpectError({"train", *model_, "--data", text, "--output_dir", *model_}, 2,
+              "error: --output_dir: '" + *model_ + "' is the folder of the model");
+  ExpectError({"eval", *model_, "--data", absent}, 2, "error: --data: " + absent);
+  ExpectError({"predict", *model_, "--data", text, "--out", Path("p"), "--max_seq_length", "0"}, 2,
+              "error: --max_seq_length must be at least 1, not 0");
+}
+
+// Data of a hub are not downloaded; the line says which flag takes a file.
+TEST_F(TrainCommandTest, ADataSetOfAHubIsRefused) {
+  const std::string text = Write("text", std::string(2000, 'a'));
+  const Arguments train = {"train", "gpt-tiny", "--output_dir", Path("run"), "--max_steps", "1"};
+  const auto with = [](Arguments command, const Arguments& more) {
+    command.insert(command.end(), more.begin(), more.end());
+    return command;
+  };
+  const std::string refused = "is refused: nothing is downloaded; --train_file takes a file";
+  ExpectError(with(train, {"--dataset_name", "wikitext"}), 2, "--dataset_name " + refused);
+  ExpectError(with(train, {"--dataset_name", "tatsu-lab/alpaca", "--train_file", text}), 2,
+              "--dataset_name " + refused);
+  ExpectError(with(train, {"--config", Write("hub.json", R"({"dataset_name": "wikitext"})")}), 2,
+              "hub.json: 'dataset_name' " + refused);
+  ExpectError(
+      with(train, {"--task_name", "mrpc"}), 2,
+      "--data is missing: a file of this machine (also --train_file); nothing is downloaded");
+  ExpectError(with(train, {"--train_file", "tatsu-lab/alpaca"}), 2,
+              "--train_file: tatsu-lab/alpaca: ");
+  ExpectError(with(train, {"--train_file", "tatsu-lab/alpaca"}), 2, "nothing is downloaded");
+  for (const char* command : {"eval", "predict"}) {
+    ExpectError({command, *model_, "--dataset_name", "wikitext"}, 2, "--dataset_name " + refused);
+  }
+}
+
 TEST_F(TrainCommandTest, KeysThatMeanNothingAreRefusedWithTheReason) {
   const std::string text = Write("text", std::string(2000, 'a'));
   const auto train = [&](const Arguments& more) {
@@ -165,7 +245,7 @@ TEST_F(TrainCommandTest, KeysThatMeanNothingAreRefusedWithTheReason) {
   ExpectError(train({"--momentum", "0.9"}), 2,
               "momentum is set, which needs optimizer muon or sgd (it is adamw)");
   ExpectError(train({"--growth-factor", "2"}), 2,
-              "growth_factor is set, which needs dtype float16");
+              "--growth-factor is set, which needs dtype float16");
   ExpectError(train({"--mlm-probability", "0.2"}), 2,
               "which needs task masked_lm (it is causal_lm)");
   ExpectError(train({"--optimizer", "adamm"}), 2,
@@ -350,7 +430,7 @@ TEST_F(TrainCommandTest, AnEnvironmentIsWhatItSays) {
   EXPECT_EQ(saved["max_grad_norm"], 0);
   EXPECT_EQ(saved["lr_schedule"], "constant");
   ExpectError(train({"--zero", "3", "--bucket-cap-mb", "5"}), 2,
-              "bucket_cap_mb is set, which needs zero 0, 1 or 2 (zero is 3)");
+              "--bucket-cap-mb is set, which needs zero 0, 1 or 2 (zero is 3)");
 }
 
 TEST_F(TrainCommandTest, WhatWasSetIsPrintedAndTheWholeIsSaved) {

@@ -102,9 +102,11 @@ const OptionTable& ReportConfig::Table() {
                {.changes_results = false})
           .Add("log_level", &ReportConfig::log_level, "of the rank that prints",
                {.choices = levels, .changes_results = false, .values = names})
-          .Add("log_level_replica", &ReportConfig::log_level_replica,
-               "of the other ranks, which put their rank before each line",
-               {.choices = levels, .changes_results = false, .values = names})
+          .Add(
+              "log_level_replica", &ReportConfig::log_level_replica,
+              "of the other ranks, which put their rank before each line; a warning that all ranks "
+              "have is not repeated",
+              {.choices = levels, .changes_results = false, .values = names})
           .Add("log_on_each_node", &ReportConfig::log_on_each_node,
                "one rank of every host speaks at `log_level`", {.changes_results = false})
           .Add("progress_bar", &ReportConfig::progress_bar,

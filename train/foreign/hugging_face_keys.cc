@@ -205,7 +205,8 @@ void AddScripts(ForeignTable* table) {
   Add(*table, {"max_train_samples", "max_eval_samples", "max_predict_samples"},
       [&](std::string name) { return Refused(std::move(name), all); });
   Add(*table, {"dataset_name", "dataset_config_name"}, [](std::string name) {
-    return Refused(std::move(name), "data are files of this machine: give train_file");
+    return Refused(std::move(name),
+                   "nothing is downloaded; --train_file takes a file of this machine");
   });
   table->insert(
       table->end(),

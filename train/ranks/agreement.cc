@@ -19,4 +19,9 @@ Status Agree(const dist::Mesh& mesh, const Status& mine) {
 
 bool IsAgreed(const Status& status) { return HasMark(status, kMark); }
 
+Status AgreedLike(const Status& failure, Status said) {
+  if (IsAgreed(failure)) SetMark(said, kMark);
+  return said;
+}
+
 }  // namespace tessera::train

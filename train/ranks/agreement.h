@@ -18,6 +18,8 @@ namespace tessera::train {
 Status Agree(const dist::Mesh& mesh, const Status& mine);
 // Whether a failure came from `Agree` among several ranks.
 bool IsAgreed(const Status& status);
+// A failure in other words, agreed on as it was before.
+Status AgreedLike(const Status& failure, Status said);
 
 }  // namespace tessera::train
 

@@ -7,8 +7,10 @@
 #include <cmath>
 #include <cstdlib>
 #include <string_view>
+#include <utility>
 
 #include "absl/strings/str_format.h"
+#include "dist/comm/launch_environment.h"
 
 namespace tessera::train {
 namespace {
@@ -23,43 +25,108 @@ std::string Duration(double seconds) {
   return absl::StrFormat("%d:%02d:%02d", s / 3600, s / 60 % 60, s % 60);
 }
 
-// Where a bar can be drawn. mpirun gives its ranks a terminal of their own, whatever becomes of
-// what they write there.
-bool IsTerminal(std::FILE* file) {
-  if (file == nullptr || isatty(fileno(file)) == 0) return false;
+// "[=========>                  ]".
+std::string Bar(double share) {
+  constexpr int kWidth = 28;
+  const int filled = std::clamp(static_cast<int>(share * kWidth), 0, kWidth);
+  std::string bar(static_cast<size_t>(kWidth), ' ');
+  std::fill_n(bar.begin(), filled, '=');
+  if (filled < kWidth) bar[static_cast<size_t>(filled)] = '>';
+  return "[" + bar + "]";
+}
+
+// Launchers may give their ranks terminals, whatever becomes of what they write there.
+bool IsRank() {
+  const StatusOr<dist::LaunchEnvironment> launch = dist::ReadLaunchEnvironment(std::getenv);
+  return !launch.ok() || launch->started_by != dist::StartedBy::kAlone;
+}
+
+bool CanRedraw(std::FILE* file) {
+  if (file == nullptr || isatty(fileno(file)) == 0 || IsRank()) return false;
   const char* const kind = std::getenv("TERM");
-  return std::getenv("OMPI_COMM_WORLD_SIZE") == nullptr &&
-         (kind == nullptr || std::string_view(kind) != "dumb");
+  return kind == nullptr || std::string_view(kind) != "dumb";
 }
 
 }  // namespace
 
+// --- A line that redraws itself ------------------------------------------------------------------
+
+TerminalLine::TerminalLine(std::FILE* file) : file_(file), is_terminal_(CanRedraw(file)) {}
+
+void TerminalLine::Draw(const std::string& text) {
+  std::fprintf(file_, "\r%s\033[K", text.c_str());
+  std::fflush(file_);
+  shown_ = true;
+}
+
+void TerminalLine::Clear() {
+  if (!std::exchange(shown_, false)) return;
+  std::fputs("\r\033[K", file_);
+  std::fflush(file_);
+}
+
+void TerminalLine::Keep() {
+  if (std::exchange(shown_, false)) std::fputc('\n', file_);
+}
+
+// --- Work that is counted ------------------------------------------------------------------------
+
+WorkProgress::WorkProgress(std::FILE* file, std::string what, std::string unit,
+                           Clock::duration quiet)
+    : file_(file),
+      what_(std::move(what)),
+      unit_(std::move(unit)),
+      line_(file),
+      start_(Clock::now()),
+      wait_(line_.is_terminal() ? std::chrono::milliseconds(100) : quiet),
+      next_(line_.is_terminal() ? start_ : start_ + quiet) {}
+
+WorkProgress::~WorkProgress() { line_.Clear(); }
+
+void WorkProgress::Show(int64_t done, int64_t all) {
+  const Clock::time_point now = Clock::now();
+  if (now < next_) return;
+  constexpr Clock::duration kLongest = std::chrono::minutes(1);
+  if (!line_.is_terminal()) wait_ = std::max(wait_, std::min(2 * wait_, kLongest));
+  next_ = now + wait_;
+  std::string left;
+  if (done > 0) {
+    const double pace = Seconds(now - start_) / static_cast<double>(done);
+    left = "  " + Duration(pace * static_cast<double>(all - done)) + " left";
+  }
+  const std::string count = absl::StrFormat("%d/%d %s%s", done, all, unit_, left);
+  if (line_.is_terminal()) {
+    const double share = static_cast<double>(done) / static_cast<double>(std::max<int64_t>(1, all));
+    return line_.Draw(what_ + " " + Bar(share) + " " + count);
+  }
+  std::fprintf(file_, "%s: %s\n", what_.c_str(), count.c_str());
+  std::fflush(file_);
+}
+
+// --- A run ---------------------------------------------------------------------------------------
+
 Progress::Progress(std::FILE* file, int64_t done, int64_t total, double steps_per_epoch,
                    double epochs, bool bar)
     : file_(file),
-      terminal_(bar && IsTerminal(file)),
+      bar_(bar),
+      line_(file),
       first_(done),
       total_(total),
       steps_per_epoch_(std::max(1.0, steps_per_epoch)),
       before_(epochs > 0 ? std::round(epochs * steps_per_epoch_) - static_cast<double>(done) : 0),
       start_(Clock::now()) {}
 
-Progress::~Progress() {
-  if (bar_shown_) std::fputc('\n', file_);
-}
+Progress::~Progress() { line_.Keep(); }
 
 void Progress::Step(int64_t step, double loss) {
   loss_ = loss_ == 0 ? loss : 0.9 * loss_ + 0.1 * loss;
-  if (!terminal_) return;
+  if (!draws()) return;
   const Clock::time_point now = Clock::now();
   const bool epoch_ends = step == EpochOf(step).end;
   if (step < total_ && !epoch_ends && Seconds(now - drawn_) < 0.1) return;
   drawn_ = now;
   Draw(step);
-  if (epoch_ends && step < total_) {  // its bar stays
-    std::fputc('\n', file_);
-    bar_shown_ = false;
-  }
+  if (epoch_ends && step < total_) line_.Keep();
 }
 
 // The epoch whose steps (begin, end] have this one; the last may be cut short.
@@ -80,7 +147,7 @@ void Progress::Row(int64_t step, double loss, double lr, double tokens_per_secon
   lr_ = lr;
   tokens_per_second_ = tokens_per_second;
   notes_ = notes;
-  if (terminal_ || file_ == nullptr) return;
+  if (draws() || file_ == nullptr) return;
   std::fprintf(file_, "step %ld/%ld  loss %.4f  lr %.3g  %.0f tokens/s%s  %s left\n", step, total_,
                loss, lr, tokens_per_second, notes.c_str(), Left(step).c_str());
   std::fflush(file_);
@@ -88,8 +155,7 @@ void Progress::Row(int64_t step, double loss, double lr, double tokens_per_secon
 
 void Progress::Message(const std::string& text) {
   if (file_ == nullptr) return;
-  if (bar_shown_) std::fputs("\r\033[K", file_);
-  bar_shown_ = false;
+  line_.Clear();
   std::fprintf(file_, "%s\n", text.c_str());
   std::fflush(file_);
 }
@@ -100,23 +166,15 @@ std::string Progress::Left(int64_t step) const {
 }
 
 void Progress::Draw(int64_t step) {
-  constexpr int kWidth = 28;
   const Epoch epoch = EpochOf(step);
   const auto epochs = static_cast<int64_t>(
       std::ceil((static_cast<double>(total_) + before_) / steps_per_epoch_ * (1 - 1e-12)));
   const int64_t steps = std::max<int64_t>(1, epoch.end - epoch.begin);
   const double share = static_cast<double>(step - epoch.begin) / static_cast<double>(steps);
-  const int filled = static_cast<int>(share * kWidth);
-  std::string bar(static_cast<size_t>(kWidth), ' ');
-  std::fill_n(bar.begin(), filled, '=');
-  if (filled < kWidth) bar[static_cast<size_t>(filled)] = '>';
-  std::fprintf(
-      file_,
-      "\repoch %ld/%ld [%s] %ld/%ld  step %ld/%ld  loss %.3f  %.0f tokens/s%s  %s left\033[K",
-      epoch.number, std::max<int64_t>(1, epochs), bar.c_str(), step - epoch.begin, steps, step,
-      total_, loss_, tokens_per_second_, notes_.c_str(), Left(step).c_str());
-  std::fflush(file_);
-  bar_shown_ = true;
+  line_.Draw(
+      absl::StrFormat("epoch %d/%d %s %d/%d  step %d/%d  loss %.3f  %.0f tokens/s%s  %s left",
+                      epoch.number, std::max<int64_t>(1, epochs), Bar(share), step - epoch.begin,
+                      steps, step, total_, loss_, tokens_per_second_, notes_, Left(step)));
 }
 
 }  // namespace tessera::train

@@ -35,6 +35,7 @@ std::vector<std::string> Said(const ReportConfig& config, const std::vector<std:
     log.Debug("d");
     log.Info("i");
     log.Warning("w");
+    log.OwnWarning("o");
     std::fclose(file);
     const std::lock_guard<std::mutex> lock(mutex);
     said[rank] = Read(path);
@@ -49,18 +50,18 @@ ReportConfig Levels(const std::string& main, const std::string& replica) {
   return config;
 }
 
-TEST(RunLogTest, TheMainRankSpeaksAndReplicasWarn) {
-  EXPECT_EQ(
-      Said({}, {"a", "a"}),
-      (std::vector<std::string>{"i\nwarning: w\n", "[rank 1 (dp 1, pp 0, tp 0)] warning: w\n"}));
+TEST(RunLogTest, TheMainRankSpeaksAndReplicasWarnOfTheirOwn) {
+  EXPECT_EQ(Said({}, {"a", "a"}),
+            (std::vector<std::string>{"i\nwarning: w\nwarning: o\n",
+                                      "[rank 1 (dp 1, pp 0, tp 0)] warning: o\n"}));
 }
 
 TEST(RunLogTest, LevelsSilence) {
   EXPECT_EQ(Said(Levels("warning", "error"), {"a", "a"}),
-            (std::vector<std::string>{"warning: w\n", ""}));
+            (std::vector<std::string>{"warning: w\nwarning: o\n", ""}));
   EXPECT_EQ(Said(Levels("error", "error"), {"a"}), (std::vector<std::string>{""}));
   EXPECT_EQ(Said(Levels("debug", "warning"), {"a"}),
-            (std::vector<std::string>{"d\ni\nwarning: w\n"}));
+            (std::vector<std::string>{"d\ni\nwarning: w\nwarning: o\n"}));
 }
 
 TEST(RunLogTest, OneRankOfEachHostSpeaks) {
@@ -76,6 +77,17 @@ TEST(RunLogTest, OneRankOfEachHostSpeaks) {
   EXPECT_EQ(speaks(), "+----");
   config.log_on_each_node = true;
   EXPECT_EQ(speaks(), "+-+-+");
+}
+
+TEST(RunLogTest, WarningsOfSeveralRanksAreSaidOnce) {
+  using Lines = std::vector<std::string>;
+  const std::vector<Lines> warnings = {{"all", "0"}, {"all", "1 and 2", "1"}, {"1 and 2", "2\n"}};
+  std::vector<Lines> said(3);
+  RunRanks(3, [&](const std::shared_ptr<Communicator>& world) {
+    const auto rank = static_cast<size_t>(world->rank());
+    said[rank] = WarningsToSay(warnings[rank], dist::Mesh(world, {}));
+  });
+  EXPECT_EQ(said, (std::vector<Lines>{{"all", "0"}, {"1 and 2", "1"}, {"2\n"}}));
 }
 
 class LogRunsTest : public SmallRuns {

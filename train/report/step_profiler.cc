@@ -62,7 +62,7 @@ void StepProfiler::Finish() {
   if (written.ok()) {
     log_->Info(Concat("profile of ", steps_, " steps in ", path_));
   } else {
-    log_->Warning(Concat("profile: ", Message(written)));
+    log_->OwnWarning(Concat("profile: ", Message(written)));
   }
   const std::vector<ProfileTotal> totals = profile.Totals("kernel");
   double all_us = 0;

@@ -18,7 +18,7 @@ bool CheckpointKeeper::empty() const { return dist::ListCheckpoints(options_.fol
 
 std::optional<dist::Checkpoint> CheckpointKeeper::FindNewest(const RunLog& log) const {
   return dist::FindNewestCheckpoint(options_.folder, *mesh_.world(),
-                                    [&](const std::string& w) { log.Warning(w); });
+                                    [&](const std::string& w) { log.OwnWarning(w); });
 }
 
 StatusOr<dist::Checkpoint> CheckpointKeeper::Open(const std::string& path,

@@ -152,19 +152,37 @@ Status CheckSources(const std::vector<DataSource>& sources) {
   return OkStatus();
 }
 
+// What could not be read, by the key that names it, where that names nothing that is there.
+Status OfMissingData(const RunConfig& config, const Status& failed) {
+  const auto is_missing = [&](const std::string& path) {
+    return Message(failed).find(path) != std::string::npos && !PathExists(path) &&
+           !data::IndexedDatasetPrefix(path);
+  };
+  const auto of = [&](const char* key) {
+    return Failure(failed.code(), key, ": ", Message(failed),
+                   "; data are files of this machine, nothing is downloaded");
+  };
+  for (const DataSource& source : config.Sources()) {
+    if (is_missing(source.path)) return of("data");
+  }
+  return !config.val_data.empty() && is_missing(config.val_data) ? of("val_data") : failed;
+}
+
 Status OpenTheData(Plan* plan) {
   RunSetup& setup = plan->setup;
   const std::vector<DataSource> sources = setup.config.Sources();
   TESSERA_RETURN_IF_ERROR(CheckSources(sources));
-  TESSERA_ASSIGN_OR_RETURN(setup.data, setup.task->open({.config = setup.config,
-                                                         .sources = sources,
-                                                         .model = plan->base.config,
-                                                         .family = *plan->family,
-                                                         .shape = *plan->shape,
-                                                         .tokenizer = setup.tokenizer.get(),
-                                                         .cache = plan->cache,
-                                                         .evaluation = plan->evaluation,
-                                                         .prediction = plan->prediction}));
+  StatusOr<TaskData> opened = setup.task->open({.config = setup.config,
+                                                .sources = sources,
+                                                .model = plan->base.config,
+                                                .family = *plan->family,
+                                                .shape = *plan->shape,
+                                                .tokenizer = setup.tokenizer.get(),
+                                                .cache = plan->cache,
+                                                .evaluation = plan->evaluation,
+                                                .prediction = plan->prediction});
+  if (!opened.ok()) return OfMissingData(setup.config, opened.status());
+  setup.data = *std::move(opened);
   setup.warnings.insert(setup.warnings.end(), setup.data.warnings.begin(),
                         setup.data.warnings.end());
   if (setup.data.seq_len > 0) setup.config.seq_len = setup.data.seq_len;

@@ -139,7 +139,8 @@ StatusOr<Move> MoveFrom(const GgufFile& file, const GgufNames& names, const nn::
   return move;
 }
 
-Status WriteWeights(const GgufFile& file, std::vector<Move> moves, const std::string& path) {
+Status WriteWeights(const GgufFile& file, std::vector<Move> moves, const std::string& path,
+                    const WriteWatch& watch) {
   // Wider ones first, so that all are aligned.
   std::stable_sort(moves.begin(), moves.end(), [](const Move& a, const Move& b) {
     return DTypeSize(a.entry.dtype) > DTypeSize(b.entry.dtype);
@@ -148,6 +149,7 @@ Status WriteWeights(const GgufFile& file, std::vector<Move> moves, const std::st
   for (const Move& move : moves) entries.push_back(move.entry);
   TESSERA_ASSIGN_OR_RETURN(SafetensorsWriter writer,
                            SafetensorsWriter::Create(path, entries, {{"format", "pt"}}));
+  TensorsWritten written = {.all_tensors = std::ssize(moves)};
   for (const Move& move : moves) {
     const bool dense = BlocksOf(move.tensor.type) == nullptr;
     const Tensor stored =
@@ -158,6 +160,7 @@ Status WriteWeights(const GgufFile& file, std::vector<Move> moves, const std::st
     if (move.place.interleaved_heads > 0) t = MoveRows(t, move.place.interleaved_heads, false);
     if (dense && move.place.transposed) t = Transpose(t, 0, 1).ContiguousCopy();
     TESSERA_RETURN_IF_ERROR(writer.Append(t.raw_data(), t.nbytes()));
+    written.Add(t.nbytes(), watch);
   }
   return writer.Commit();
 }
@@ -230,7 +233,8 @@ bool AllFinite(const Tensor& t) {
   });
 }
 
-Status AppendTensor(const WeightFiles& weights, const Move& move, GgufWriter* writer) {
+// Returns how many bytes.
+StatusOr<int64_t> AppendTensor(const WeightFiles& weights, const Move& move, GgufWriter* writer) {
   TESSERA_ASSIGN_OR_RETURN(Tensor t, weights.Read(move.entry.name));
   if (BlocksOf(move.tensor.type) == nullptr) {
     if (move.place.transposed) t = Transpose(t, 0, 1).ContiguousCopy();
@@ -242,7 +246,8 @@ Status AppendTensor(const WeightFiles& weights, const Move& move, GgufWriter* wr
     }
   }
   if (move.place.interleaved_heads > 0) t = MoveRows(t, move.place.interleaved_heads, true);
-  return writer->Append(t.raw_data(), t.nbytes());
+  TESSERA_RETURN_IF_ERROR(writer->Append(t.raw_data(), t.nbytes()));
+  return t.nbytes();
 }
 
 GgufMetadata GeneralMetadata(const json& config, const std::vector<Move>& moves,
@@ -265,7 +270,8 @@ GgufMetadata GeneralMetadata(const json& config, const std::vector<Move>& moves,
 
 }  // namespace
 
-Status ConvertFromGguf(const std::string& path, const std::string& folder, bool overwrite) {
+Status ConvertFromGguf(const std::string& path, const std::string& folder, bool overwrite,
+                       const WriteWatch& watch) {
   if (!overwrite) TESSERA_RETURN_IF_ERROR(CheckIsNew(folder));
   TESSERA_ASSIGN_OR_RETURN(const GgufFile file, GgufFile::Open(path));
   TESSERA_ASSIGN_OR_RETURN(json config, ConfigOfGguf(file));
@@ -283,7 +289,8 @@ Status ConvertFromGguf(const std::string& path, const std::string& folder, bool 
   const std::string& made = directory.temporary_path();
   TESSERA_RETURN_IF_ERROR(WriteFileAtomically(JoinPath(made, "config.json"), Text(config)));
   TESSERA_RETURN_IF_ERROR(WriteTokenizerOfGguf(file, made));
-  TESSERA_RETURN_IF_ERROR(WriteWeights(file, std::move(moves), JoinPath(made, kWeightsName)));
+  TESSERA_RETURN_IF_ERROR(
+      WriteWeights(file, std::move(moves), JoinPath(made, kWeightsName), watch));
   return overwrite ? directory.CommitReplacing() : directory.Commit();
 }
 
@@ -292,7 +299,7 @@ bool IsConvertedGguf(const std::string& path) {
   return file.ok() && file->FindValue(kWrittenByKey) != nullptr;
 }
 
-Status ConvertToGguf(const std::string& folder, const std::string& path) {
+Status ConvertToGguf(const std::string& folder, const std::string& path, const WriteWatch& watch) {
   TESSERA_ASSIGN_OR_RETURN(const json config, ReadModelConfig(folder));
   const std::string where = JoinPath(folder, "config.json");
   const auto names = GgufNames::Of(config);
@@ -320,9 +327,15 @@ Status ConvertToGguf(const std::string& folder, const std::string& path) {
   for (const Move& move : moves) tensors.push_back(move.tensor);
   TESSERA_ASSIGN_OR_RETURN(GgufWriter writer,
                            GgufWriter::Create(path, metadata, std::move(tensors)));
-  TESSERA_RETURN_IF_ERROR(writer.Append(factors.data(), std::ssize(factors) * 4));
+  TensorsWritten written = {.all_tensors = std::ssize(moves)};
+  if (!factors.empty()) {
+    ++written.all_tensors;
+    TESSERA_RETURN_IF_ERROR(writer.Append(factors.data(), std::ssize(factors) * 4));
+    written.Add(std::ssize(factors) * 4, watch);
+  }
   for (const Move& move : moves) {
-    TESSERA_RETURN_IF_ERROR(AppendTensor(weights, move, &writer));
+    TESSERA_ASSIGN_OR_RETURN(const int64_t bytes, AppendTensor(weights, move, &writer));
+    written.Add(bytes, watch);
   }
   return writer.Commit();
 }

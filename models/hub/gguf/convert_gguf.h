@@ -14,6 +14,7 @@
 #include <string>
 
 #include "base/status.h"
+#include "models/hub/save_model.h"
 
 namespace tessera::models {
 
@@ -21,13 +22,15 @@ namespace tessera::models {
 // tensors of other types (a Q4_0 file has a Q6_K embedding or head unless it was made with --pure),
 // tensors that are missing or that the model has no place for, tokenizers that Tessera does not
 // read.
-Status ConvertFromGguf(const std::string& file, const std::string& folder, bool overwrite = false);
+Status ConvertFromGguf(const std::string& file, const std::string& folder, bool overwrite = false,
+                       const WriteWatch& watch = nullptr);
 
 // `file` appears whole, in place of an older one. Refuses what llama.cpp would compute otherwise
 // (models/hub/gguf/gguf_names.h), weights of type int8, which GGUF does not have, and numbers
 // beyond float16, by the tensor's name. What is written of a folder that ConvertFromGguf made is
 // the tensors of that file, where its matrices were F16 or quantised.
-Status ConvertToGguf(const std::string& folder, const std::string& file);
+Status ConvertToGguf(const std::string& folder, const std::string& file,
+                     const WriteWatch& watch = nullptr);
 
 // Whether ConvertToGguf wrote the file, which says so.
 bool IsConvertedGguf(const std::string& file);
