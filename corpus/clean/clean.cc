@@ -87,7 +87,7 @@ class Cleaner {
   Verdict DataSet(const Document& document) const {
     if (options_.key.empty()) return {};
     const std::string value = document.ValueAt(options_.key);
-    const bool stays = (keep_.empty() || keep_.contains(value)) && !drop_.contains(value);
+    const bool stays = (options_.keep.empty() || keep_.contains(value)) && !drop_.contains(value);
     if (stays) return {};
     return {"key", Concat(options_.key, "=", value)};
   }

@@ -128,6 +128,8 @@ TEST(CleanTest, KeepsAndDropsDataSets) {
   EXPECT_EQ(dropped("dataset", {"stories,realnews"}, {}), "3\tkey\tdataset=\n");
   EXPECT_EQ(dropped("dataset", {"stories,realnews"}, {"realnews"}),
             "2\tkey\tdataset=realnews\n3\tkey\tdataset=\n");
+  EXPECT_EQ(dropped("dataset", {","}, {}),
+            "1\tkey\tdataset=stories\n2\tkey\tdataset=realnews\n3\tkey\tdataset=\n");
   EXPECT_EQ(dropped("meta.set.n", {"7"}, {}), "1\tkey\tmeta.set.n=\n3\tkey\tmeta.set.n=8\n");
   EXPECT_EQ(dropped("", {}, {"a"}), "clean: 'drop' needs 'key', the member with these values");
   EXPECT_EQ(dropped("dataset", {}, {}), "clean: 'key' needs 'keep' or 'drop', values of dataset");
