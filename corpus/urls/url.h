@@ -27,8 +27,7 @@ std::string UrlKey(const Url& url);
 
 // Whether an address that ParseUrl reads has the form that Megatron-LM's blacklist_urls.py asks
 // for: a name with a dot, or four numbers, and behind it nothing but a port, "/..." or "?...".
-// Users,
-// "_" and localhost do not fit. Names in other letters, which that script drops, do.
+// "_", localhost and users do not fit. Names in other letters, which that script drops, do.
 bool HasUsualForm(std::string_view text);
 
 // "google" of www.google.com and of www.google.co.uk: what somebody has registered below a country,
