@@ -43,6 +43,7 @@ struct TensorsWritten {
   }
 };
 
+// How a model is saved.
 struct SaveOptions {
   // A new shard begins rather than exceed this; a larger tensor has a shard of its own.
   int64_t max_shard_bytes = 5'000'000'000;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "tests/cli/cli_runs.h"
+#include "tests/process/shell.h"
 
 namespace tessera {
 namespace {
@@ -62,6 +63,52 @@ TEST_F(TrainCommandTest, TrainsAndEvaluatesAClassifier) {
   ExpectError({"predict", "--model", model, "--data", data}, 2, "--out is required");
   ExpectError({"predict", "--model", model, "--data", data, "--out", Path("absent/x.jsonl")}, 2,
               Path("absent") + ": no such folder");
+}
+
+// FlagAI's names of models, folders that do not say their family, archives, and a run's folder to
+// continue from.
+TEST_F(TrainCommandTest, BeginsWithWhatTheUserHas) {
+  const std::string data = Write("text", "some words of a text\n" + std::string(300, 'x'));
+  const auto train = [&](const std::string& name, Arguments more) {
+    Arguments all = {"train", "--data",         data, "--batch-size", "2",       "--save-interval",
+                     "1",     "--val-fraction", "0",  "--out",        Path(name)};
+    if (std::find(more.begin(), more.end(), "--max-steps") == more.end()) {
+      more.insert(more.end(), {"--max-steps", "2"});
+    }
+    all.insert(all.end(), more.begin(), more.end());
+    return all;
+  };
+  Output(train("plain", {*model_}));
+  const std::string expected = Read(Path("plain") + "/model/model.safetensors");
+  EXPECT_FALSE(expected.empty());
+  const auto expect_same = [&](const std::string& name, const Arguments& more) {
+    Output(train(name, more));
+    EXPECT_EQ(Read(Path(name) + "/model/model.safetensors"), expected) << name;
+  };
+  // A folder without model_type.
+  fs::copy(*model_, Path("unnamed"), fs::copy_options::recursive);
+  auto config = nlohmann::json::parse(Read(*model_ + "/config.json"));
+  config.erase("model_type");
+  Write("unnamed/config.json", config.dump());
+  ExpectError(train("none", {Path("unnamed")}), 2, "has no \"model_type\"");
+  expect_same("typed", {Path("unnamed"), "--model-type", "gpt2"});
+  ExpectError(train("other", {*model_, "--model-type", "llama"}), 2,
+              "--model-type is 'llama', and " + *model_ + " is 'gpt2'");
+  // An archive.
+  ASSERT_EQ(RunShell("tar -cf " + Path("model.tar") + " -C " + *model_ + " .").code, 0);
+  expect_same("archive", {Path("model.tar")});
+  // A folder of FlagAI's hub, and its name for a preset.
+  fs::create_directories(Path("state"));
+  fs::copy(*model_, Path("state/GLM-large-ch"), fs::copy_options::recursive);
+  expect_same("hub", {"--model_name", "GLM-large-ch", "--download_path", Path("state")});
+  ExpectError(train("preset", {"--model_name", "GLM-large-ch"}), 2,
+              "model 'glm-large-chinese' comes without a tokenizer");
+  // The newest checkpoint of another run.
+  const std::string resumed =
+      Output(train("again", {*model_, "--load_dir", Path("plain"), "--max-steps", "3"}));
+  EXPECT_NE(resumed.find("resuming from " + Path("plain") + "/checkpoint-2 at step 2"),
+            std::string::npos)
+      << resumed;
 }
 
 // As users of Hugging Face's Trainer ask for it.

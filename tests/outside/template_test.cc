@@ -107,7 +107,7 @@ TEST(TemplateTest, ItsBlocksAreRecomputed) {
                       .program = kCommands}},
                Path("none"));
   EXPECT_EQ(none.ExitCode(), 2);
-  EXPECT_NE(none.Errors().find("error: checkpoint_activations: " + flat +
+  EXPECT_NE(none.Errors().find("error: --gradient-checkpointing: " + flat +
                                " has no block between its first and its last, so there is nothing "
                                "to recompute\n"),
             std::string::npos)

@@ -56,7 +56,7 @@ ARGUMENTS = [
 ]
 
 # Runs whose line says it otherwise: the Trainer's arguments, the line's words, and its files.
-DEEPSPEED = {'train_micro_batch_size_per_gpu': 4, 'gradient_accumulation_steps': 2,
+DEEPSPEED = {'train_micro_batch_size_per_gpu': 3, 'gradient_accumulation_steps': 2,
              'gradient_clipping': 0.2, 'zero_optimization': {'stage': 2},
              'optimizer': {'type': 'AdamW', 'params': {
                  'lr': 2e-3, 'betas': [0.8, 0.99], 'eps': 1e-7, 'weight_decay': 0.03}}}
@@ -69,7 +69,7 @@ use_cpu: true
 """
 OTHERWISE = [
     ({'learning_rate': 2e-3, 'adam_beta1': 0.8, 'adam_beta2': 0.99, 'adam_epsilon': 1e-7,
-      'weight_decay': 0.03, 'max_grad_norm': 0.2, 'per_device_train_batch_size': 4,
+      'weight_decay': 0.03, 'max_grad_norm': 0.2, 'per_device_train_batch_size': 3,
       'gradient_accumulation_steps': 2},
      ['--deepspeed', 'ds.json'], {'ds.json': json.dumps(DEEPSPEED)}),
     ({'learning_rate': 1e-3}, ['--learning_rate', '1e-3', '--accelerate', 'accelerate.yaml'],
@@ -120,6 +120,15 @@ def flagai(path, model, samples, lr, epochs, size, weight_decay, warm_up, clip):
     return loop(model, samples, size, epochs, optimizer, schedule, clip)
 
 
+# As torch had it while Colossal-AI's schedulers were written (see optim/testdata/schedule_golden.py).
+def first_rate(get_lr):
+    def rates_of(self):
+        if self.last_epoch == 0:
+            return [group['lr'] for group in self.optimizer.param_groups]
+        return get_lr(self)
+    return rates_of
+
+
 def colossalai(path, model, samples, lr, epochs, size, kind, warmup):
     folder = path + '/colossalai/nn/lr_scheduler'
     logging = types.ModuleType('colossalai.logging')
@@ -129,6 +138,8 @@ def colossalai(path, model, samples, lr, epochs, size, kind, warmup):
     package.__path__ = [folder]
     sys.modules['lr_scheduler'] = package
     module = importlib.import_module('lr_scheduler.' + kind)
+    cosine = torch.optim.lr_scheduler.CosineAnnealingLR
+    cosine.get_lr = first_rate(cosine.get_lr)
     optimizer = torch.optim.AdamW(model.parameters(), lr=lr, weight_decay=0.0, eps=1e-8)
     steps = epochs * -(-len(samples) // size)
     made = module.LinearWarmupLR if kind == 'linear' else module.CosineAnnealingWarmupLR
