@@ -102,7 +102,7 @@ TEST_F(TrainCommandTest, BeginsWithWhatTheUserHas) {
   fs::copy(*model_, Path("state/GLM-large-ch"), fs::copy_options::recursive);
   expect_same("hub", {"--model_name", "GLM-large-ch", "--download_path", Path("state")});
   ExpectError(train("preset", {"--model_name", "GLM-large-ch"}), 2,
-              "model 'glm-large-chinese' comes without a tokenizer");
+              "--model_name 'glm-large-chinese' comes without a tokenizer");
   // The newest checkpoint of another run.
   const std::string resumed =
       Output(train("again", {*model_, "--load_dir", Path("plain"), "--max-steps", "3"}));
