@@ -120,8 +120,9 @@ const OptionTable& ComputeFlags::Table() {
   static const auto* table = new OptionTable(
       OptionTable::Of<F>("Options")
           .Add("dtype", &F::dtype,
-               "float32, bfloat16, float16 or float64; q8_0, q4_0 or int8: weights are held so, "
-               "on the CPU",
+               Concat("float32, bfloat16, float16 or float64, or weights held, on the CPU, as one "
+                      "of ",
+                      QuantTypeNames()),
                {.type = "TYPE"})
           .Add("device", &F::device, "cpu or cuda:0", {.type = "DEVICE"})
           .Add("threads", &F::threads, "threads on the CPU; 0: all cores",
@@ -168,7 +169,7 @@ StatusOr<nn::BuildContext> ApplyComputeFlags(const ComputeFlags& flags) {
   const std::optional<DType> dtype = QuantizeOf(flags) ? DType::kFloat32 : ParseDType(flags.dtype);
   if (!dtype || !IsFloating(*dtype)) {
     return InvalidArgument("--dtype: '", flags.dtype,
-                           "' is none of float32, bfloat16, float16, float64, q8_0, q4_0 and int8");
+                           "' is none of float32, bfloat16, float16, float64, ", QuantTypeNames());
   }
   build.dtype = *dtype;
   TESSERA_ASSIGN_OR_RETURN(build.device, Device::Parse(flags.device));

@@ -131,7 +131,7 @@ Status Convert(const ConvertFlags& flags, const models::WriteWatch& watch) {
   if (!flags.quantize.empty()) {
     options.quantize = ParseQuantType(flags.quantize);
     if (!options.quantize) {
-      return InvalidArgument("--type: '", flags.quantize, "' is none of q8_0, q4_0 and int8");
+      return InvalidArgument("--type: '", flags.quantize, "' is none of ", QuantTypeNames());
     }
   }
   const std::optional<int64_t> bytes = ParseBytes(flags.shard_size);
@@ -201,11 +201,12 @@ void AddQuantizeCommand(CLI::App& app, CommandState& state) {
   table.Add("from", &F::from, "a model's folder", {.type = "IN"})
       .Add("to", &F::to, kOutHelp, {.type = "OUT"})
       .Add("type", &F::quantize,
-           "q8_0: 8.5 bits a weight; q4_0: 4.5; int8: 8, with one scale for a row",
+           Concat(QuantTypeNames(), "; the digit is the number of bits of a weight"),
            {.type = "TYPE"});
   command->footer(
       "Weights of linear layers and tables of tokens are quantised where their rows fit (multiples "
-      "of\n32 for q8_0 and q4_0); --dtype is that of the rest. One tensor is in memory at a time.\n"
+      "of\n256 for *_k and iq4_xs, any for int8, of 32 for the others); --dtype is that of the "
+      "rest.\nOne tensor is in memory at a time.\n"
       "Example:\n"
       "  tessera quantize llama-folder llama-q8 --type q8_0");
   AddCommand(command, state, std::move(table), {"from", "to"}, {"from", "to", "type"});

@@ -29,7 +29,8 @@ QuantizedActivations QuantizeRows(const QuantizedLinearArgs& args, const Quantiz
   const int64_t groups = 2 * QuantPairs(args.columns);
   const int64_t all = args.rows * groups;
   const QuantizedActivations x = {q_scratch.Get<int8_t>(all * kQuantGroup),
-                                  offset_scratch.Get<int32_t>(all), scale_scratch.Get<float>(all)};
+                                  offset_scratch.Get<int32_t>(2 * all),
+                                  scale_scratch.Get<float>(all)};
   const int64_t row_bytes = args.columns * static_cast<int64_t>(DTypeSize(args.dtype));
   const int64_t at_once =
       std::max<int64_t>(1, kQuantizedAtOnce / std::max<int64_t>(1, args.columns));

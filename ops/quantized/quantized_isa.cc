@@ -5,6 +5,9 @@
 // instruction set and the number of rows (`baseline` has no fma and rounds each product). As many
 // outputs as a vector has lanes are taken at a time: a panel of their weights is brought into
 // columns, four bytes of each output side by side, and used for all rows of x.
+//
+// int8, q8_0 and q4_0 have functions of their own. The other types follow kQuantLayouts: Numbers()
+// gives a vector of a row's columns as bytes, and PutScales() the scales of kLanes rows.
 #include <cstddef>
 #include <type_traits>
 
@@ -28,10 +31,24 @@ constexpr int kUnrolled = 1;
 constexpr int kUnrolled = 8;
 #endif
 
-// Of a group in memory.
-constexpr int64_t BlockBytes(QuantType type) {
-  return type == QuantType::kInt8 ? kGroup : type == QuantType::kQ4_0 ? 18 : 34;
+// Of a block in memory: 32 columns of int8.
+constexpr int64_t BlockColumns(QuantType type) {
+  return type == QuantType::kInt8 ? kGroup : LayoutOf(type).columns;
 }
+constexpr int64_t BlockBytes(QuantType type) {
+  return type == QuantType::kInt8 ? kGroup : LayoutOf(type).bytes;
+}
+// Of kLanes outputs, in groups of 32.
+constexpr int64_t LanesBytes(QuantType type, int64_t groups) {
+  return kLanes * groups * kGroup * BlockBytes(type) / BlockColumns(type);
+}
+
+// Whether bytes of numbers have a sign, rather than being too large by the layout's `zero`.
+constexpr bool IsSigned(QuantType type) {
+  return type == QuantType::kInt8 || type == QuantType::kQ8_0 || IsIq4(type);
+}
+// Scales of a group of 32.
+constexpr int Parts(QuantType type) { return LayoutOf(type).group == 16 ? 2 : 1; }
 
 // Columns of a row that a vector of its bytes holds.
 constexpr int64_t VectorColumns(QuantType type) {
@@ -39,11 +56,17 @@ constexpr int64_t VectorColumns(QuantType type) {
 }
 
 TESSERA_SIMD const uint8_t* BlockAt(QuantType type, const uint8_t* p, int64_t begin) {
-  return p + begin / kGroup * BlockBytes(type) + (type == QuantType::kInt8 ? begin % kGroup : 0);
+  return p + begin / BlockColumns(type) * BlockBytes(type) +
+         (type == QuantType::kInt8 ? begin % kGroup : 0);
 }
 
 TESSERA_SIMD __m128i Load16(const uint8_t* p) {
   return _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
+}
+TESSERA_SIMD uint32_t Word(const uint8_t* p) {
+  uint32_t word;
+  __builtin_memcpy(&word, p, 4);
+  return word;
 }
 
 // ---- What an instruction set has ----------------------------------------------------------------
@@ -53,18 +76,58 @@ TESSERA_SIMD __m128i Load16(const uint8_t* p) {
 // at p + i * stride. Bytes: those of VectorColumns of a row `p` from column `begin` on, as they
 // stand there. Sixteens: 16 bytes at p, p + stride, ... SumQuarters: lane i of s[q] becomes the sum
 // of the four lanes of the q-th quarter (of so many as there are) of what s[i] was.
+//
+// WordsAt: the four bytes at p + i * stride. HalvesOf: the lower 16 bits of lanes as float16. Run:
+// the bytes that have a field of a vector's columns, whose first 16 are at p, for fields of runs of
+// 16 (each 16 bytes serve 32 columns, the next ones are at p + stride), 32 and 64. ShiftEach: each
+// lane of its own, which is the same in the baseline. SingleBits: bits at p, for 32 columns from c
+// on and those at p + stride, as bytes. Iq4: kIq4Numbers of bytes, larger by ZeroOf.
 
 #if defined(TESSERA_ISA_AVX512VNNI)
 
 constexpr int kMostRows = 8;
 
-constexpr int32_t ZeroOf(QuantType type) { return type == QuantType::kQ4_0 ? 8 : 128; }
+constexpr int32_t ZeroOf(QuantType type) { return IsSigned(type) ? 128 : LayoutOf(type).zero; }
 
+TESSERA_SIMD VecI WordsAt(const uint8_t* p, int64_t stride) {
+  const VecI rows = Iota() * SetI(static_cast<int32_t>(stride));
+  return FromI(_mm512_i32gather_epi32(RawOf(rows), p, 1));
+}
+TESSERA_SIMD VecF HalvesOf(VecI words) {
+  return {_mm512_cvtph_ps(_mm512_cvtepi32_epi16(RawOf(words)))};
+}
 // Four bytes each, which no block is shorter than.
 TESSERA_SIMD VecF HalvesAt(const uint8_t* p, int64_t stride) {
-  const VecI rows = Iota() * SetI(static_cast<int32_t>(stride));
-  const __m512i fours = _mm512_i32gather_epi32(RawOf(rows), p, 1);
-  return {_mm512_cvtph_ps(_mm512_cvtepi32_epi16(fours))};
+  return HalvesOf(WordsAt(p, stride));
+}
+
+template <int kRun>
+TESSERA_SIMD VecI Run(const uint8_t* p, int64_t stride) {
+  const auto half = [](__m256i lower, __m256i upper) __attribute__((always_inline)) {
+    return FromI(_mm512_inserti64x4(_mm512_castsi256_si512(lower), upper, 1));
+  };
+  if constexpr (kRun == 16) {
+    return half(_mm256_broadcastsi128_si256(Load16(p)),
+                _mm256_broadcastsi128_si256(Load16(p + stride)));
+  } else if constexpr (kRun == 32) {
+    const __m256i both = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
+    return FromI(_mm512_broadcast_i64x4(both));
+  } else {
+    return FromI(_mm512_loadu_si512(p));
+  }
+}
+TESSERA_SIMD VecI ShiftEach(VecI v, VecI by) {
+  return FromI(_mm512_srlv_epi32(RawOf(v), RawOf(by)));
+}
+TESSERA_SIMD VecI SingleBits(const uint8_t* p, int64_t stride, int64_t) {
+  const uint64_t bits = Word(p) | static_cast<uint64_t>(Word(p + stride)) << 32;
+  return FromI(_mm512_maskz_mov_epi8(bits, _mm512_set1_epi8(1)));
+}
+TESSERA_SIMD VecI Iq4(VecI v) {
+  const __m128i numbers = _mm_loadu_si128(reinterpret_cast<const __m128i*>(kIq4Numbers));
+  const __m512i unsigned_ones =
+      _mm512_xor_si512(_mm512_broadcast_i32x4(numbers), _mm512_set1_epi8(-128));
+  return FromI(_mm512_shuffle_epi8(unsigned_ones, RawOf(v)));
 }
 
 TESSERA_SIMD VecI Sixteens(const uint8_t* p, int64_t stride) {
@@ -127,7 +190,39 @@ TESSERA_SIMD void SumQuarters(VecI (&s)[kLanes]) {
 
 constexpr int kMostRows = 4;
 
-constexpr int32_t ZeroOf(QuantType type) { return type == QuantType::kQ4_0 ? 8 : 0; }
+constexpr int32_t ZeroOf(QuantType type) { return LayoutOf(type).zero; }
+
+TESSERA_SIMD VecI WordsAt(const uint8_t* p, int64_t stride) {
+  const VecI rows = Iota() * SetI(static_cast<int32_t>(stride));
+  return FromI(_mm256_i32gather_epi32(reinterpret_cast<const int32_t*>(p), RawOf(rows), 1));
+}
+TESSERA_SIMD VecF HalvesOf(VecI words) {
+  const __m256i lower = RawOf(words & SetI(0xffff));
+  return {_mm256_cvtph_ps(
+      _mm_packus_epi32(_mm256_castsi256_si128(lower), _mm256_extracti128_si256(lower, 1)))};
+}
+
+template <int kRun>
+TESSERA_SIMD VecI Run(const uint8_t* p, int64_t) {
+  if constexpr (kRun == 16) return FromI(_mm256_broadcastsi128_si256(Load16(p)));
+  return Load(reinterpret_cast<const int32_t*>(p));
+}
+TESSERA_SIMD VecI ShiftEach(VecI v, VecI by) {
+  return FromI(_mm256_srlv_epi32(RawOf(v), RawOf(by)));
+}
+TESSERA_SIMD VecI SingleBits(const uint8_t* p, int64_t, int64_t) {
+  // Byte i has its bit's byte, of which it keeps that bit.
+  const __m256i bytes = _mm256_shuffle_epi8(
+      _mm256_set1_epi32(static_cast<int32_t>(Word(p))),
+      _mm256_setr_epi64x(0, 0x0101010101010101, 0x0202020202020202, 0x0303030303030303));
+  const __m256i bits =
+      _mm256_and_si256(bytes, _mm256_set1_epi64x(static_cast<int64_t>(0x8040201008040201)));
+  return FromI(_mm256_min_epu8(bits, _mm256_set1_epi8(1)));
+}
+TESSERA_SIMD VecI Iq4(VecI v) {
+  const __m128i numbers = _mm_loadu_si128(reinterpret_cast<const __m128i*>(kIq4Numbers));
+  return FromI(_mm256_shuffle_epi8(_mm256_broadcastsi128_si256(numbers), RawOf(v)));
+}
 
 TESSERA_SIMD VecI Sixteens(const uint8_t* p, int64_t stride) {
   return FromI(_mm256_inserti128_si256(_mm256_zextsi128_si256(Load16(p)), Load16(p + stride), 1));
@@ -137,7 +232,7 @@ template <QuantType kType>
 TESSERA_SIMD VecI Dot(VecI from, VecI w, VecI x) {
   __m256i unsigned_w = RawOf(w);
   __m256i signed_x = RawOf(x);
-  if constexpr (kType != QuantType::kQ4_0) {
+  if constexpr (IsSigned(kType)) {
     signed_x = _mm256_sign_epi8(signed_x, unsigned_w);
     unsigned_w = _mm256_abs_epi8(unsigned_w);
   }
@@ -167,7 +262,42 @@ TESSERA_SIMD void SumQuarters(VecI (&s)[kLanes]) {
 
 constexpr int kMostRows = 2;
 
-constexpr int32_t ZeroOf(QuantType type) { return type == QuantType::kQ4_0 ? 8 : 0; }
+constexpr int32_t ZeroOf(QuantType type) { return LayoutOf(type).zero; }
+
+TESSERA_SIMD VecI WordsAt(const uint8_t* p, int64_t stride) {
+  int32_t words[kLanes];
+  for (int64_t i = 0; i < kLanes; ++i) __builtin_memcpy(words + i, p + i * stride, 4);
+  return Load(words);
+}
+TESSERA_SIMD VecF HalvesOf(VecI words) {
+  F16 halves[kLanes];
+  for (int32_t i = 0; i < kLanes; ++i) halves[i].bits = static_cast<uint16_t>(words.v[i]);
+  return Load(halves);
+}
+
+template <int kRun>
+TESSERA_SIMD VecI Run(const uint8_t* p, int64_t) {
+  return FromI(Load16(p));
+}
+TESSERA_SIMD VecI ShiftEach(VecI v, VecI by) {
+  return FromI(_mm_srl_epi32(RawOf(v), _mm_cvtsi32_si128(by.v[0])));
+}
+TESSERA_SIMD VecI SingleBits(const uint8_t* p, int64_t, int64_t c) {
+  // Byte i keeps bit i; what is not zero carries into the uppermost bit.
+  const auto eight = [](uint64_t byte) {
+    const uint64_t bits = byte * 0x0101010101010101 & 0x8040201008040201;
+    return static_cast<int64_t>((bits + 0x7f7f7f7f7f7f7f7f) >> 7 & 0x0101010101010101);
+  };
+  const uint8_t* const from = p + c % kGroup / 8;
+  return FromI(_mm_set_epi64x(eight(from[1]), eight(from[0])));
+}
+TESSERA_SIMD VecI Iq4(VecI v) {
+  int8_t bytes[16];
+  __builtin_memcpy(bytes, &v, 16);
+  for (int8_t& b : bytes) b = kIq4Numbers[b];
+  __builtin_memcpy(&v, bytes, 16);
+  return v;
+}
 
 TESSERA_SIMD VecI Sixteens(const uint8_t* p, int64_t) { return FromI(Load16(p)); }
 
@@ -209,10 +339,12 @@ TESSERA_SIMD VecF HalvesAt(const uint8_t* p, int64_t stride) {
 
 // ---- Panels -------------------------------------------------------------------------------------
 
-// Groups of kLanes outputs: `bytes` [groups][kSteps][kLanes][4], `scales` [groups][kLanes].
+// Groups of kLanes outputs: `bytes` [groups][kSteps][kLanes][4], `scales` and `minima`
+// [groups * Parts][kLanes].
 struct Panel {
   alignas(64) int32_t bytes[kPanelGroups * kSteps * kLanes];
-  alignas(64) float scales[kPanelGroups * kLanes];
+  alignas(64) float scales[2 * kPanelGroups * kLanes];
+  alignas(64) float minima[2 * kPanelGroups * kLanes];
 };
 
 // While columns from `begin` on of kLanes outputs are worked at, as much of the next ones, which
@@ -220,13 +352,127 @@ struct Panel {
 // processor's own prefetching sees in rows that are read side by side.
 template <QuantType kType>
 TESSERA_SIMD const uint8_t* NextOf(const uint8_t* w, int64_t row_bytes, int64_t begin) {
-  return w + kLanes * (row_bytes + begin / kGroup * BlockBytes(kType));
+  return w + kLanes * row_bytes + LanesBytes(kType, begin / kGroup);
 }
 template <int64_t kBytes>
 TESSERA_SIMD void Fetch(const uint8_t* from) {
   constexpr int64_t kLine = 64;
 #pragma GCC unroll 32
   for (int64_t i = 0; i < kBytes; i += kLine) __builtin_prefetch(from + i, 0, 2);
+}
+
+// Whether a type follows its layout, rather than having functions of its own.
+constexpr bool ByLayout(QuantType type) {
+  return type != QuantType::kInt8 && type != QuantType::kQ8_0 && type != QuantType::kQ4_0;
+}
+
+// A field of the columns from c on of the block, and of the next block where that is in the vector.
+template <QuantType kType, bool kHigh>
+TESSERA_SIMD VecI Field(const uint8_t* block, int64_t c) {
+  constexpr QuantBits kField = kHigh ? LayoutOf(kType).high : LayoutOf(kType).low;
+  constexpr int64_t kBlockBytes = BlockBytes(kType);
+  if constexpr (kField.run == 1) {
+    return SingleBits(block + kField.at, kBlockBytes, c);
+  } else {
+    // Columns of a run, and of the bytes that it fills.
+    constexpr int64_t kRun = kField.run, kChunk = kRun * 8 / kField.bits;
+    constexpr int64_t kStride = BlockColumns(kType) == kGroup ? kBlockBytes : kRun;
+    VecI by = SetI(static_cast<int32_t>(c % kChunk / kRun * kField.bits));
+    // Where a vector has columns of more runs than one.
+    if constexpr (kRun == 16) by = by + (Iota() & SetI(4));
+    if constexpr (kRun == 32) by = by + ShiftRight<3>(Iota()) * SetI(kField.bits);
+    static_assert(kRun != 16 || kField.bits == 4);
+    const VecI bytes = Run<kRun>(block + kField.at + c / kChunk * kRun + c % kRun, kStride);
+    return ShiftEach(bytes, by) & SetI(((1 << kField.bits) - 1) * 0x01010101);
+  }
+}
+
+// Columns from `column` on, as many as a vector has bytes; too large by ZeroOf.
+template <QuantType kType>
+TESSERA_SIMD VecI Numbers(const uint8_t* row, int64_t column) {
+  const uint8_t* const block = BlockAt(kType, row, column);
+  const int64_t c = column % BlockColumns(kType);
+  VecI numbers = Field<kType, false>(block, c);
+  if constexpr (LayoutOf(kType).high.bits != 0) {
+    numbers = numbers | ShiftLeft<LayoutOf(kType).low.bits>(Field<kType, true>(block, c));
+  }
+  if constexpr (IsIq4(kType)) numbers = Iq4(numbers);
+  return numbers;
+}
+
+// The float16 numbers at `kAt` of kLanes blocks; no byte behind the block is read.
+template <int kAt>
+TESSERA_SIMD VecF HalvesIn(const uint8_t* block, int64_t stride) {
+  if constexpr (kAt < 2) return HalvesOf(WordsAt(block + kAt, stride));
+  return HalvesOf(ShiftRight<16>(WordsAt(block + kAt - 2, stride)));
+}
+
+// Bits of the words from byte kFrom of kLanes blocks on: numbers of the block's integers.
+template <int kFrom>
+TESSERA_SIMD VecI BitsOfWords(const VecI* words, const QuantBits& field, int i) {
+  const int byte = field.ByteOf(i) - kFrom;
+  const VecI by = SetI(byte % 4 * 8 + field.ShiftOf(i));
+  return ShiftEach(words[byte / 4], by) & SetI((1 << field.bits) - 1);
+}
+
+// The scales [groups][kLanes] of one block of each of kLanes outputs, and the minima.
+template <QuantType kType>
+TESSERA_SIMD void PutScales(const uint8_t* block, int64_t stride, float* scales, float* minima) {
+  constexpr QuantLayout kLayout = LayoutOf(kType);
+  constexpr int kGroups = kLayout.groups();
+  const VecF d = HalvesIn<kLayout.d>(block, stride);
+  VecF m = Zero();
+  if constexpr (kLayout.has_minima()) m = HalvesIn<kLayout.m>(block, stride);
+  if constexpr (kLayout.columns == kGroup) {
+    Store(scales, d);
+    if constexpr (kLayout.has_minima()) Store(minima, -m);
+  } else {
+    const auto put = [&](int g, VecI scale) __attribute__((always_inline)) {
+      Store(scales + g * kLanes, d * ToFloat(scale));
+    };
+    const auto put_minimum = [&](int g, VecI minimum) __attribute__((always_inline)) {
+      Store(minima + g * kLanes, m * ToFloat(minimum));
+    };
+    constexpr bool kOwnWay = kLayout.scale_low.bits == 0;  // of q4_k and q5_k: quant_blocks.cc
+    constexpr int kHighAt = kLayout.scale_high.at, kLowAt = kLayout.scale_low.at;
+    constexpr int kFrom = kOwnWay                                            ? 4
+                          : kLayout.scale_high.bits == 0 || kLowAt < kHighAt ? kLowAt
+                                                                             : kHighAt / 4 * 4;
+    constexpr int kWords = kLayout.group == 16 && kLayout.scale_high.bits == 0 ? 4
+                           : kType == QuantType::kIq4Xs                        ? 2
+                                                                               : 3;
+    VecI words[kWords];
+#pragma GCC unroll 4
+    for (int i = 0; i < kWords; ++i) words[i] = WordsAt(block + kFrom + 4 * i, stride);
+    if constexpr (kOwnWay) {
+#pragma GCC unroll 4
+      for (int i = 0; i < 4; ++i) {
+        const VecI by = SetI(8 * i), six = SetI(63), four = SetI(15), two = SetI(0x30);
+        const VecI a = ShiftEach(words[0], by), b = ShiftEach(words[1], by);
+        const VecI c = ShiftEach(words[2], by);
+        put(i, a & six);
+        put_minimum(i, b & six);
+        put(i + 4, (c & four) | (ShiftRight<2>(a) & two));
+        put_minimum(i + 4, (ShiftRight<4>(c) & four) | (ShiftRight<2>(b) & two));
+      }
+    } else {
+#pragma GCC unroll 16
+      for (int g = 0; g < kGroups; ++g) {
+        VecI scale = BitsOfWords<kFrom>(words, kLayout.scale_low, g);
+        if constexpr (kLayout.scale_low.bits == 8) {
+          scale = ShiftRightArithmetic<24>(ShiftLeft<24>(scale));
+        }
+        if constexpr (kLayout.scale_high.bits != 0) {
+          scale = scale | ShiftLeft<kLayout.scale_low.bits>(
+                              BitsOfWords<kFrom>(words, kLayout.scale_high, g));
+        }
+        put(g, scale - SetI(kLayout.scale_zero));
+        if constexpr (kLayout.has_minima()) {
+          put_minimum(g, BitsOfWords<kFrom>(words, kLayout.scale_low, kGroups + g));
+        }
+      }
+    }
+  }
 }
 
 // Columns [begin, end) of kLanes outputs, whole vectors.
@@ -238,7 +484,11 @@ TESSERA_SIMD void FillPanel(const uint8_t* w, int64_t row_bytes, int64_t begin, 
 #pragma GCC unroll 16
     for (int64_t i = 0; i < kLanes; ++i) {
       const uint8_t* const row = w + i * row_bytes;
-      square[i] = BitsAsFloat(Bytes<kType>(row, column));
+      if constexpr (ByLayout(kType)) {
+        square[i] = BitsAsFloat(Numbers<kType>(row, column));
+      } else {
+        square[i] = BitsAsFloat(Bytes<kType>(row, column));
+      }
     }
     TransposeSquare(square);
     int32_t* const to = panel->bytes + (column - begin) / 4 * kLanes;
@@ -258,8 +508,14 @@ TESSERA_SIMD void FillPanel(const uint8_t* w, int64_t row_bytes, int64_t begin, 
   }
   if constexpr (kType == QuantType::kInt8) return;
   const uint8_t* block = BlockAt(kType, w, begin);
-  for (int64_t g = 0; g < (end - begin) / kGroup; ++g, block += BlockBytes(kType)) {
-    Store(panel->scales + g * kLanes, HalvesAt(block, row_bytes));
+  constexpr int64_t kColumns = BlockColumns(kType);
+  for (int64_t b = 0; b < (end - begin) / kColumns; ++b, block += BlockBytes(kType)) {
+    if constexpr (ByLayout(kType)) {
+      const int64_t at = b * LayoutOf(kType).groups() * kLanes;
+      PutScales<kType>(block, row_bytes, panel->scales + at, panel->minima + at);
+    } else {
+      Store(panel->scales + b * kLanes, HalvesAt(block, row_bytes));
+    }
   }
 }
 
@@ -285,40 +541,51 @@ TESSERA_SIMD void AddGroups(const Panel& panel, int64_t groups, const QuantizedA
   SumsOf<kType> sum[kRows];
 #pragma GCC unroll 8
   for (int r = 0; r < kRows; ++r) sum[r] = Load(sums + r * kLanes);
+  constexpr int kParts = Parts(kType);
+  constexpr int64_t kPartSteps = kSteps / kParts;
   for (int64_t g = 0; g < groups; ++g) {
-    Fetch<kLanes * BlockBytes(kType)>(next + g * kLanes * BlockBytes(kType));
-    // What is added to one sum waits for what was added before: as many as the processor works at
-    // are added to in turns.
-    constexpr int kChains = kUnrolled == 1 || kRows >= 8 ? 1 : kRows >= 4 ? 2 : 4;
-    VecI dot[kRows][kChains];
-#pragma GCC unroll 8
-    for (int r = 0; r < kRows; ++r) {
-#pragma GCC unroll 4
-      for (int i = 1; i < kChains; ++i) dot[r][i] = SetI(0);
-      if constexpr (kType == QuantType::kInt8) {
-        dot[r][0] = sum[r];
-      } else {
-        dot[r][0] = SetI(ZeroOf(kType) == 0 ? 0 : x.offset[r * x_groups + g]);
-      }
-    }
-#pragma GCC unroll kUnrolled
-    for (int64_t c = 0; c < kSteps; ++c) {
-      const VecI w = Load(panel.bytes + (g * kSteps + c) * kLanes);
+    Fetch<LanesBytes(kType, 1)>(next + LanesBytes(kType, g));
+#pragma GCC unroll 2
+    for (int p = 0; p < kParts; ++p) {
+      // What is added to one sum waits for what was added before: as many as the processor works
+      // at are added to in turns.
+      constexpr int kChains = kUnrolled == 1 || kRows >= 8 ? 1 : kRows >= 4 ? 2 : 4;
+      VecI dot[kRows][kChains];
 #pragma GCC unroll 8
       for (int r = 0; r < kRows; ++r) {
-        VecI& to = dot[r][c % kChains];
-        to = Dot<kType>(to, w, FourAt(x.q + (r * x_groups + g) * kGroup + 4 * c));
-      }
-    }
-#pragma GCC unroll 8
-    for (int r = 0; r < kRows; ++r) {
 #pragma GCC unroll 4
-      for (int i = 1; i < kChains; ++i) dot[r][0] = dot[r][0] + dot[r][i];
-      if constexpr (kType == QuantType::kInt8) {
-        sum[r] = dot[r][0];
-      } else {
-        const VecF scale = Load(panel.scales + g * kLanes) * Set(x.scale[r * x_groups + g]);
-        sum[r] = Fma(ToFloat(dot[r][0]), scale, sum[r]);
+        for (int i = 1; i < kChains; ++i) dot[r][i] = SetI(0);
+        if constexpr (kType == QuantType::kInt8) {
+          dot[r][0] = sum[r];
+        } else {
+          dot[r][0] = SetI(ZeroOf(kType) == 0 ? 0 : x.offset[2 * (r * x_groups + g) + p]);
+        }
+      }
+#pragma GCC unroll kUnrolled
+      for (int64_t c = 0; c < kPartSteps; ++c) {
+        const int64_t step = p * kPartSteps + c;
+        const VecI w = Load(panel.bytes + (g * kSteps + step) * kLanes);
+#pragma GCC unroll 8
+        for (int r = 0; r < kRows; ++r) {
+          VecI& to = dot[r][c % kChains];
+          to = Dot<kType>(to, w, FourAt(x.q + (r * x_groups + g) * kGroup + 4 * step));
+        }
+      }
+#pragma GCC unroll 8
+      for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 4
+        for (int i = 1; i < kChains; ++i) dot[r][0] = dot[r][0] + dot[r][i];
+        if constexpr (kType == QuantType::kInt8) {
+          sum[r] = dot[r][0];
+        } else {
+          const VecF x_scale = Set(x.scale[r * x_groups + g]);
+          const int64_t at = (kParts * g + p) * kLanes;
+          sum[r] = Fma(ToFloat(dot[r][0]), Load(panel.scales + at) * x_scale, sum[r]);
+          if constexpr (LayoutOf(kType).has_minima()) {
+            const auto total = static_cast<float>(x.offset[2 * (r * x_groups + g) + p]);
+            sum[r] = NegFma(Set(total), Load(panel.minima + at) * x_scale, sum[r]);
+          }
+        }
       }
     }
   }
@@ -340,7 +607,7 @@ TESSERA_SIMD void AddAlong(const uint8_t* w, int64_t row_bytes, int64_t begin, i
   for (int64_t column = begin; column < end; column += kColumns) {
     VecI dots[kLanes];
     const int8_t* const q = x.q + (column - begin);
-    Fetch<kLanes * kGroups * BlockBytes(kType)>(NextOf<kType>(w, row_bytes, column));
+    Fetch<LanesBytes(kType, kGroups)>(NextOf<kType>(w, row_bytes, column));
 #pragma GCC unroll 16
     for (int64_t i = 0; i < kLanes; ++i) {
       const uint8_t* const row = w + i * row_bytes;
@@ -371,8 +638,66 @@ TESSERA_SIMD void AddAlong(const uint8_t* w, int64_t row_bytes, int64_t begin, i
         const int64_t g = (column - begin) / kGroup + i;
         VecI dot = dots[i * kOfGroup];
         if constexpr (kOfGroup == 2) dot = dot + dots[i * kOfGroup + 1];
-        if constexpr (ZeroOf(kType) != 0) dot = dot + SetI(x.offset[g]);
+        if constexpr (ZeroOf(kType) != 0) dot = dot + SetI(x.offset[2 * g]);
         sum = Fma(ToFloat(dot), HalvesAt(block, row_bytes) * Set(x.scale[g]), sum);
+      }
+    }
+  }
+  Store(sums, sum);
+}
+
+// Likewise of types that follow their layout: whole blocks.
+template <QuantType kType>
+TESSERA_SIMD void AddBlocksAlong(const uint8_t* w, int64_t row_bytes, int64_t begin, int64_t end,
+                                 const QuantizedActivations& x, float* sums) {
+  constexpr QuantLayout kLayout = LayoutOf(kType);
+  constexpr int64_t kVector = 4 * kLanes;
+  // Columns that scales are made of, and those that are added up at a time.
+  constexpr int64_t kColumns = kVector > kLayout.columns ? kVector : kLayout.columns;
+  constexpr int64_t kStep = kVector > kLayout.group ? kVector : kLayout.group;
+  constexpr int64_t kGroups = kStep / kLayout.group;
+  constexpr int64_t kQuarters = kLanes / 4;
+  constexpr int64_t kAllScales = kColumns / kLayout.group * kLanes;
+  VecF sum = Load(sums);
+  for (int64_t column = begin; column < end; column += kColumns) {
+    alignas(64) float scales[kAllScales];
+    alignas(64) float minima[kAllScales];
+#pragma GCC unroll 2
+    for (int64_t b = 0; b < kColumns / kLayout.columns; ++b) {
+      const int64_t at = b * kLayout.groups() * kLanes;
+      PutScales<kType>(BlockAt(kType, w, column) + b * BlockBytes(kType), row_bytes, scales + at,
+                       minima + at);
+    }
+    const uint8_t* const next = NextOf<kType>(w, row_bytes, column);
+    for (int64_t in_block = 0; in_block < kColumns; in_block += kStep) {
+      const int64_t from = column + in_block;
+      const int8_t* const q = x.q + (from - begin);
+      Fetch<LanesBytes(kType, 1) * kStep / kGroup>(next + LanesBytes(kType, 1) * in_block / kGroup);
+      VecI dots[kLanes];
+#pragma GCC unroll 16
+      for (int64_t i = 0; i < kLanes; ++i) {
+        dots[i] = SetI(0);
+#pragma GCC unroll 2
+        for (int64_t v = 0; v < kStep; v += kVector) {
+          dots[i] = Dot<kType>(dots[i], Numbers<kType>(w + i * row_bytes, from + v),
+                               Load(reinterpret_cast<const int32_t*>(q + v)));
+        }
+      }
+      SumQuarters(dots);
+      constexpr int64_t kOfGroup = kGroups > kQuarters ? 1 : kQuarters / kGroups;
+#pragma GCC unroll 4
+      for (int64_t i = 0; i < kGroups; ++i) {
+        const int64_t begins = from - begin + i * kLayout.group;
+        const int32_t offset = x.offset[2 * (begins / kGroup) + begins % kGroup / 16];
+        const VecF x_scale = Set(x.scale[begins / kGroup]);
+        const int64_t at = (in_block / kLayout.group + i) * kLanes;
+        VecI dot = dots[i * kOfGroup];
+        if constexpr (kOfGroup == 2) dot = dot + dots[i * kOfGroup + 1];
+        if constexpr (ZeroOf(kType) != 0) dot = dot + SetI(offset);
+        sum = Fma(ToFloat(dot), Load(scales + at) * x_scale, sum);
+        if constexpr (kLayout.has_minima()) {
+          sum = NegFma(Set(static_cast<float>(offset)), Load(minima + at) * x_scale, sum);
+        }
       }
     }
   }
@@ -399,7 +724,6 @@ template <QuantType kType>
 void Outputs(const uint8_t* w, int64_t row_bytes, int64_t count, int64_t columns,
              const QuantizedActivations& x, int64_t rows, float* sums, float* y, int64_t y_stride) {
   constexpr bool kWhole = kType == QuantType::kInt8;
-  constexpr int64_t kBlockBytes = BlockBytes(kType);
   const int64_t x_groups = 2 * QuantPairs(columns);
   const int64_t all = kWhole ? x_groups * kGroup : columns;
   auto* const running = reinterpret_cast<SumOf<kType>*>(sums);
@@ -410,19 +734,23 @@ void Outputs(const uint8_t* w, int64_t row_bytes, int64_t count, int64_t columns
     const int64_t groups = left < kPanelGroups ? left : kPanelGroups;
     const int64_t width = groups * kGroup;
     const int64_t g = begin / kGroup;
-    const QuantizedActivations from = {x.q + begin, x.offset + g, x.scale + g};
+    const QuantizedActivations from = {x.q + begin, x.offset + 2 * g, x.scale + g};
     const bool whole = count == kLanes && width % VectorColumns(kType) == 0;
     if (whole && rows == 1) {
-      AddAlong<kType>(w, row_bytes, begin, begin + width, from, running);
+      if constexpr (ByLayout(kType)) {
+        AddBlocksAlong<kType>(w, row_bytes, begin, begin + width, from, running);
+      } else {
+        AddAlong<kType>(w, row_bytes, begin, begin + width, from, running);
+      }
       continue;
     }
     // Zeros stand for what is not there.
-    constexpr int64_t kStride = kPanelGroups * kBlockBytes;
+    constexpr int64_t kStride = LanesBytes(kType, kPanelGroups) / kLanes;
     uint8_t part[kLanes * kStride];
     if (!whole) __builtin_memset(part, 0, sizeof(part));
     for (int64_t o = 0; !whole && o < count; ++o) {
       __builtin_memcpy(part + o * kStride, BlockAt(kType, w + o * row_bytes, begin),
-                       static_cast<size_t>(groups * kBlockBytes));
+                       static_cast<size_t>(LanesBytes(kType, groups) / kLanes));
     }
     const int64_t padded =
         (width + VectorColumns(kType) - 1) / VectorColumns(kType) * VectorColumns(kType);
@@ -439,7 +767,7 @@ void Outputs(const uint8_t* w, int64_t row_bytes, int64_t count, int64_t columns
     VecF sum;
     if constexpr (kWhole) {
       // What unsigned weights add beyond 32 bits, the offset takes away again.
-      const VecI total = Load(running + i * kLanes) + SetI(x.offset[i * x_groups]);
+      const VecI total = Load(running + i * kLanes) + SetI(x.offset[2 * i * x_groups]);
       sum = ToFloat(total) * (Load(scales) * Set(x.scale[i * x_groups]));
     } else {
       sum = Load(running + i * kLanes);
@@ -464,6 +792,36 @@ void Product(QuantType type, const uint8_t* w, int64_t row_bytes, int64_t output
         break;
       case QuantType::kQ4_0:
         run(Outputs<QuantType::kQ4_0>);
+        break;
+      case QuantType::kQ4_1:
+        run(Outputs<QuantType::kQ4_1>);
+        break;
+      case QuantType::kQ5_0:
+        run(Outputs<QuantType::kQ5_0>);
+        break;
+      case QuantType::kQ5_1:
+        run(Outputs<QuantType::kQ5_1>);
+        break;
+      case QuantType::kQ2K:
+        run(Outputs<QuantType::kQ2K>);
+        break;
+      case QuantType::kQ3K:
+        run(Outputs<QuantType::kQ3K>);
+        break;
+      case QuantType::kQ4K:
+        run(Outputs<QuantType::kQ4K>);
+        break;
+      case QuantType::kQ5K:
+        run(Outputs<QuantType::kQ5K>);
+        break;
+      case QuantType::kQ6K:
+        run(Outputs<QuantType::kQ6K>);
+        break;
+      case QuantType::kIq4Nl:
+        run(Outputs<QuantType::kIq4Nl>);
+        break;
+      case QuantType::kIq4Xs:
+        run(Outputs<QuantType::kIq4Xs>);
         break;
     }
   }
@@ -511,20 +869,22 @@ TESSERA_SIMD Scales ScalesOf(int32_t largest_bits) {
   return {largest / 127.0f, 127.0f / largest};
 }
 
-// What the group's integers, times what weights are too large by, add to a sum, negative.
-TESSERA_SIMD int32_t QuantizeGroup(const Group& group, float inverse, int32_t zero, int8_t* q) {
+// Gives the sums of the group's first and second half.
+TESSERA_SIMD void QuantizeGroup(const Group& group, float inverse, int8_t* q, int32_t (&sums)[2]) {
   int32_t values[kGroup] = {};
   if (inverse != 0.0f) {
     for (int64_t i = 0; i < kGroup; i += kLanes) {
       Store(values + i, ToInt(Load(group.x + i) * Set(inverse)));
     }
   }
-  int32_t sum = 0;
-  for (int64_t i = 0; i < kGroup; ++i) {
-    q[i] = static_cast<int8_t>(values[i]);
-    sum += values[i];
+  for (int64_t half = 0; half < 2; ++half) {
+    int32_t sum = 0;
+    for (int64_t i = half * kGroup / 2; i < (half + 1) * kGroup / 2; ++i) {
+      q[i] = static_cast<int8_t>(values[i]);
+      sum += values[i];
+    }
+    sums[half] = sum;
   }
-  return -zero * sum;
 }
 
 void Quantize(QuantType type, RowType row_type, const void* x, int64_t columns,
@@ -536,14 +896,19 @@ void Quantize(QuantType type, RowType row_type, const void* x, int64_t columns,
     const int32_t most = LargestBits(LoadGroup(row_type, x, begin, columns));
     largest = most > largest ? most : largest;
   }
+  const int32_t factor = LayoutOf(type).has_minima() ? 1 : -ZeroOf(type);
   int32_t sum = 0;
   for (int64_t begin = 0; begin < padded; begin += kGroup) {
     const Group group = LoadGroup(row_type, x, begin, columns);
     const Scales scales = ScalesOf(whole ? largest : LargestBits(group));
     const int64_t g = begin / kGroup;
-    to.offset[g] = QuantizeGroup(group, scales.inverse, ZeroOf(type), to.q + begin);
+    int32_t halves[2];
+    QuantizeGroup(group, scales.inverse, to.q + begin, halves);
+    if (Parts(type) == 1) halves[0] += halves[1];
+    to.offset[2 * g] = factor * halves[0];
+    to.offset[2 * g + 1] = factor * halves[1];
     to.scale[g] = scales.scale;
-    sum += to.offset[g];
+    sum += to.offset[2 * g];
   }
   if (whole) to.offset[0] = sum;
 }

@@ -5,7 +5,7 @@
 #include <atomic>
 #include <cmath>
 #include <cstring>
-#include <limits>
+#include <iterator>
 #include <string>
 #include <utility>
 #include <vector>
@@ -15,6 +15,7 @@
 #include "core/thread_pool.h"
 #include "ops/cast/cast.h"
 #include "ops/matmul/product.h"
+#include "ops/quantized/quant_blocks.h"
 #include "ops/quantized/quantized_kernel.h"
 #include "ops/quantized/rows_in_use.h"
 #include "ops/reduction/sum.h"
@@ -24,9 +25,6 @@ namespace tessera {
 namespace {
 
 constexpr int64_t kRowsAtOnce = 16;
-constexpr std::string_view kNames[] = {"int8", "q8_0", "q4_0"};
-constexpr int64_t kQ8Bytes = 34;
-constexpr int64_t kQ4Bytes = 18;
 
 int64_t PaddedColumns(int64_t columns) { return QuantPairs(columns) * kQuantPair; }
 
@@ -40,37 +38,19 @@ float HalfAt(const uint8_t* from) {
   return half;
 }
 
-// GGML's: the number of largest magnitude becomes -8.
-bool PutQ4Block(const float* x, uint8_t* block) {
-  float most = 0;
-  for (int64_t i = 0; i < kQuantGroup; ++i) {
-    if (!std::isfinite(x[i])) return false;
-    if (std::abs(x[i]) > std::abs(most)) most = x[i];
-  }
-  const float scale = most / -8;
-  const float inverse = std::abs(scale) < std::numeric_limits<float>::min() ? 0 : 1 / scale;
-  PutHalf(inverse == 0 ? 0 : scale, block);
-  const auto number = [&](int64_t i) {
-    return static_cast<uint8_t>(std::min(15, static_cast<int>(x[i] * inverse + 8.5f)));
-  };
-  for (int64_t i = 0; i < kQuantGroup / 2; ++i) {
-    block[2 + i] = static_cast<uint8_t>(number(i) | number(i + kQuantGroup / 2) << 4);
-  }
-  return std::isfinite(HalfAt(block));
-}
-
 // Whether the row can be held.
 bool PutRow(QuantType type, const float* x, int64_t columns, uint8_t* to) {
-  if (type == QuantType::kQ4_0) {
+  const QuantLayout& layout = LayoutOf(type);
+  if (type != QuantType::kInt8 && type != QuantType::kQ8_0) {
     bool fits = true;
-    for (int64_t i = 0; i < columns; i += kQuantGroup, to += kQ4Bytes) {
-      fits = PutQ4Block(x + i, to) && fits;
+    for (int64_t i = 0; i < columns; i += layout.columns, to += layout.bytes) {
+      fits = EncodeBlock(type, x + i, to) && fits;
     }
     return fits;
   }
   const int64_t pairs = QuantPairs(columns);
   std::vector<int8_t> q(static_cast<size_t>(pairs * kQuantPair));
-  std::vector<int32_t> offset(static_cast<size_t>(pairs * 16));
+  std::vector<int32_t> offset(static_cast<size_t>(2 * pairs * 2));
   std::vector<float> scale(static_cast<size_t>(pairs * 2));
   QuantizedRowsInUse().quantize(type, RowType::kFloat32, x, columns,
                                 {q.data(), offset.data(), scale.data()});
@@ -80,7 +60,7 @@ bool PutRow(QuantType type, const float* x, int64_t columns, uint8_t* to) {
     return std::isfinite(scale[0]);
   }
   bool fits = true;
-  for (int64_t g = 0; g < columns / kQuantGroup; ++g, to += kQ8Bytes) {
+  for (int64_t g = 0; g < columns / kQuantGroup; ++g, to += layout.bytes) {
     PutHalf(scale[static_cast<size_t>(g)], to);
     std::memcpy(to + 2, q.data() + g * kQuantGroup, kQuantGroup);
     fits = fits && std::isfinite(HalfAt(to));
@@ -96,21 +76,9 @@ void GetRow(QuantType type, const uint8_t* from, int64_t columns, float* x) {
       x[i] = static_cast<float>(static_cast<int8_t>(from[i])) * scale;
     return;
   }
-  for (int64_t begin = 0; begin < columns; begin += kQuantGroup) {
-    const float scale = HalfAt(from);
-    const uint8_t* const q = from + 2;
-    if (type == QuantType::kQ8_0) {
-      for (int64_t i = 0; i < kQuantGroup; ++i) {
-        x[begin + i] = static_cast<float>(static_cast<int8_t>(q[i])) * scale;
-      }
-      from += kQ8Bytes;
-    } else {
-      for (int64_t i = 0; i < kQuantGroup / 2; ++i) {
-        x[begin + i] = static_cast<float>((q[i] & 15) - 8) * scale;
-        x[begin + kQuantGroup / 2 + i] = static_cast<float>((q[i] >> 4) - 8) * scale;
-      }
-      from += kQ4Bytes;
-    }
+  const QuantLayout& layout = LayoutOf(type);
+  for (int64_t begin = 0; begin < columns; begin += layout.columns, from += layout.bytes) {
+    DecodeBlock(type, from, x + begin);
   }
 }
 
@@ -150,7 +118,7 @@ void GetRows(const QuantizedMatrix& matrix, const int64_t* rows, int64_t count, 
 
 }  // namespace
 
-std::string_view QuantTypeName(QuantType type) { return kNames[static_cast<int>(type)]; }
+std::string_view QuantTypeName(QuantType type) { return LayoutOf(type).name; }
 
 std::optional<QuantType> ParseQuantType(std::string_view name) {
   for (const QuantType type : kQuantTypes) {
@@ -159,22 +127,26 @@ std::optional<QuantType> ParseQuantType(std::string_view name) {
   return std::nullopt;
 }
 
+std::string QuantTypeNames() {
+  std::string names;
+  for (const QuantType& type : kQuantTypes) {
+    const bool last = &type == std::end(kQuantTypes) - 1;
+    names += Concat(names.empty() ? "" : last ? " and " : ", ", QuantTypeName(type));
+  }
+  return names;
+}
+
 bool CanQuantize(QuantType type, int64_t columns) {
   // Sums of 127 * 127 are held in 32 bits.
   if (type == QuantType::kInt8) return columns > 0 && columns <= 128 * 1024;
-  return columns > 0 && columns % kQuantGroup == 0;
+  return columns > 0 && columns % LayoutOf(type).columns == 0;
 }
 
 int64_t QuantRowBytes(QuantType type, int64_t columns) {
-  switch (type) {
-    case QuantType::kInt8:
-      return PaddedColumns(columns) + static_cast<int64_t>(sizeof(float));
-    case QuantType::kQ8_0:
-      return columns / kQuantGroup * kQ8Bytes;
-    case QuantType::kQ4_0:
-      break;
+  if (type == QuantType::kInt8) {
+    return PaddedColumns(columns) + static_cast<int64_t>(sizeof(float));
   }
-  return columns / kQuantGroup * kQ4Bytes;
+  return columns / LayoutOf(type).columns * LayoutOf(type).bytes;
 }
 
 int64_t QuantizedPieceRows(int64_t columns) {

@@ -6,21 +6,23 @@
 //   Tensor rows_BTI = QuantizedEmbedding(w, ids_BT, DType::kFloat32);
 //
 // Rows are outputs, whatever the layout of the weight that they come from
-// (ops/quantized/quant_type.h has the bytes of one). kQ8_0 and kQ4_0 want columns in multiples
-// of 32.
+// (ops/quantized/quant_type.h has the bytes of one). Columns are a multiple of the type's block, 32
+// or 256; kInt8 has any number of them.
 //
 // Products turn x into integers too, with a scale of its own for each group of 32 (kInt8: for each
 // row), max |x| / 127; the dot products of the integers are exact. Sums over groups are float32 in
 // one order, which neither the number of rows of x, nor its place among them, nor the number of
-// threads changes: a row has the same bits alone and in any batch. (From zero, group after group:
-// sum = fma(the group's dot product, the product of the two scales, sum).) A row of x that has an
-// infinity or a NaN gives NaN.
+// threads changes: a row has the same bits alone and in any batch. (From zero, group after group of
+// the weights: sum = fma(the group's dot product, the product of the two scales, sum), and then for
+// types with minima sum = fma(-(the sum of x's integers), minimum * the scale of x, sum).) A row of
+// x that has an infinity or a NaN gives NaN.
 #ifndef TESSERA_OPS_QUANTIZED_QUANTIZED_MATRIX_H_
 #define TESSERA_OPS_QUANTIZED_QUANTIZED_MATRIX_H_
 
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <string>
 #include <string_view>
 
 #include "base/status.h"
@@ -30,9 +32,11 @@
 
 namespace tessera {
 
-// "int8", "q8_0", "q4_0".
+// "int8", "q8_0", "q4_k", ...
 std::string_view QuantTypeName(QuantType type);
 std::optional<QuantType> ParseQuantType(std::string_view name);
+// All of them, for messages: "int8, q8_0, ... and iq4_xs".
+std::string QuantTypeNames();
 
 // Whether a row of so many columns can be held so.
 bool CanQuantize(QuantType type, int64_t columns);

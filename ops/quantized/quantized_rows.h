@@ -23,12 +23,13 @@ constexpr int64_t QuantPairs(int64_t columns) { return (columns + kQuantPair - 1
 // Rows of activations: x = q * scale. Rows have an even number of groups.
 struct QuantizedActivations {
   int8_t* q;        // [rows, groups, 32], -127 .. 127
-  int32_t* offset;  // [rows, groups]: what unsigned weights make too much, negative; kInt8: of the
-                    // row, in its first place
+  int32_t* offset;  // [rows, groups, 2]: what unsigned weights make too much, negative, or with
+                    // minima the sum of q; of a group, in the first place, or of its halves where
+                    // weights have groups of 16; kInt8: of the row, in its first place
   float* scale;     // [rows, groups]; kInt8: the row's everywhere
 
   QuantizedActivations Row(int64_t i, int64_t groups) const {
-    return {q + i * groups * kQuantGroup, offset + i * groups, scale + i * groups};
+    return {q + i * groups * kQuantGroup, offset + 2 * i * groups, scale + i * groups};
   }
 };
 

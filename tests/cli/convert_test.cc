@@ -156,7 +156,7 @@ TEST_F(ConvertTest, QuantisedWeights) {
     arguments.insert(arguments.end(), more.begin(), more.end());
     return Succeed(arguments);
   };
-  for (const char* type : {"q8_0", "q4_0", "int8"}) {
+  for (const char* type : {"q8_0", "q4_0", "int8", "iq4_nl"}) {
     const std::string out = Path(type);
     Succeed({"quantize", model, out, "--type", type});
     EXPECT_EQ(Config(out)["quantization_config"],
@@ -196,8 +196,9 @@ TEST_F(ConvertTest, QuantisedWeights) {
                 "is quantised; what the adapter does needs its own numbers");
   ExpectRefused({"generate", "--model", Path("q8_0"), "--prompt", "x", "--dtype", "q4_0"},
                 "is q8_0 and cannot become q4_0");
-  ExpectRefused({"quantize", model, Path("x"), "--type", "q5_0"},
-                "--type: 'q5_0' is none of q8_0, q4_0 and int8");
+  ExpectRefused({"quantize", model, Path("x"), "--type", "q6_0"},
+                "--type: 'q6_0' is none of int8, q8_0, q4_0, q4_1, q5_0, q5_1, q2_k, q3_k, q4_k, "
+                "q5_k, q6_k, iq4_nl and iq4_xs");
   json config = Config(model);
   config["quantization_config"] = {{"quant_method", "gptq"}, {"bits", 4}};
   std::ofstream(model + "/config.json") << config;
