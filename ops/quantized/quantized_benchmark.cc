@@ -36,7 +36,7 @@ void Products(benchmark::State& state) {
 }
 BENCHMARK(Products)
     ->ArgsProduct({{0, 1, 2}, {1, 4, 8, 512}, {3072}, {768}})
-    ->ArgsProduct({{0, 1, 2}, {1, 8}, {5632}, {2048}})
+    ->ArgsProduct({{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}, {1, 8}, {5632}, {2048}})
     ->UseRealTime();
 
 }  // namespace

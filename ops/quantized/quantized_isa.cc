@@ -40,7 +40,7 @@ constexpr int64_t BlockBytes(QuantType type) {
 }
 // Of kLanes outputs, in groups of 32.
 constexpr int64_t LanesBytes(QuantType type, int64_t groups) {
-  return kLanes * groups * kGroup * BlockBytes(type) / BlockColumns(type);
+  return groups * (kLanes * kGroup * BlockBytes(type) / BlockColumns(type));
 }
 
 // Whether bytes of numbers have a sign, rather than being too large by the layout's `zero`.
@@ -400,11 +400,20 @@ TESSERA_SIMD VecI Numbers(const uint8_t* row, int64_t column) {
   return numbers;
 }
 
-// The float16 numbers at `kAt` of kLanes blocks; no byte behind the block is read.
-template <int kAt>
-TESSERA_SIMD VecF HalvesIn(const uint8_t* block, int64_t stride) {
-  if constexpr (kAt < 2) return HalvesOf(WordsAt(block + kAt, stride));
-  return HalvesOf(ShiftRight<16>(WordsAt(block + kAt - 2, stride)));
+// d of kLanes blocks, and m: four bytes are read of each, none of them behind the block.
+template <QuantType kType>
+TESSERA_SIMD VecF ScaleOfBlocks(const uint8_t* block, int64_t stride, VecF* m) {
+  constexpr QuantLayout kLayout = LayoutOf(kType);
+  if constexpr (kLayout.has_minima()) {
+    static_assert(kLayout.m == kLayout.d + 2);
+    const VecI words = WordsAt(block + kLayout.d, stride);
+    *m = HalvesOf(ShiftRight<16>(words));
+    return HalvesOf(words);
+  } else if constexpr (kLayout.d == 0) {
+    return HalvesOf(WordsAt(block, stride));
+  } else {
+    return HalvesOf(ShiftRight<16>(WordsAt(block + kLayout.d - 2, stride)));
+  }
 }
 
 // Bits of the words from byte kFrom of kLanes blocks on: numbers of the block's integers.
@@ -420,9 +429,8 @@ template <QuantType kType>
 TESSERA_SIMD void PutScales(const uint8_t* block, int64_t stride, float* scales, float* minima) {
   constexpr QuantLayout kLayout = LayoutOf(kType);
   constexpr int kGroups = kLayout.groups();
-  const VecF d = HalvesIn<kLayout.d>(block, stride);
   VecF m = Zero();
-  if constexpr (kLayout.has_minima()) m = HalvesIn<kLayout.m>(block, stride);
+  const VecF d = ScaleOfBlocks<kType>(block, stride, &m);
   if constexpr (kLayout.columns == kGroup) {
     Store(scales, d);
     if constexpr (kLayout.has_minima()) Store(minima, -m);

@@ -191,7 +191,7 @@ TEST_P(QuantizedModelsTest, OnTwoRanks) {
       // What is dense on a rank has not lost what few bits lose, unless the folder has.
       const bool lost = in_folder || Stays(GetParam().type);
       const double distance = Distance(FirstOutput(*model, inputs), output);
-      EXPECT_LT(distance, lost ? 0.05 : 0.25);
+      EXPECT_LT(distance, lost ? 0.05 : GetParam().type == QuantType::kQ2K ? 0.5 : 0.25);
     });
   }
 }
