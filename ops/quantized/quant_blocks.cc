@@ -2,9 +2,13 @@
 #include "ops/quantized/quant_blocks.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <cstddef>
 #include <cstring>
+#include <iterator>
 #include <limits>
+#include <utility>
 
 #include "core/dtype.h"
 
@@ -116,14 +120,9 @@ void PutGroups(QuantType type, const GroupIntegers& from, uint8_t* block) {
   PutBits(u, layout.scale_high, count, layout.scale_low.bits, block);
 }
 
-void ReadScales(QuantType type, const uint8_t* block, float* scale, float* minimum) {
+void ReadGroupScales(QuantType type, const uint8_t* block, float* scale, float* minimum) {
   const QuantLayout& layout = LayoutOf(type);
   const float d = HalfAt(block + layout.d);
-  if (layout.columns == 32) {
-    scale[0] = d;
-    minimum[0] = layout.has_minima() ? -HalfAt(block + layout.m) : 0;
-    return;
-  }
   const float m = layout.has_minima() ? HalfAt(block + layout.m) : 0;
   const GroupIntegers integers = ReadGroups(type, block);
   for (int g = 0; g < layout.groups(); ++g) {
@@ -132,7 +131,105 @@ void ReadScales(QuantType type, const uint8_t* block, float* scale, float* minim
   }
 }
 
+inline void ReadScales(QuantType type, const uint8_t* block, float* scale, float* minimum) {
+  const QuantLayout& layout = LayoutOf(type);
+  if (layout.groups() > 1) return ReadGroupScales(type, block, scale, minimum);
+  scale[0] = HalfAt(block + layout.d);
+  minimum[0] = layout.has_minima() ? -HalfAt(block + layout.m) : 0;
+}
+
+// ---- Numbers of columns -------------------------------------------------------------------------
+
+// For each type a function in which the layout is constant.
+template <QuantType kType>
+void ReadNumbers(const uint8_t* block, int8_t* q) {
+  constexpr QuantLayout kLayout = LayoutOf(kType);
+  constexpr QuantBits kLow = kLayout.low, kHigh = kLayout.high;
+  if constexpr (kType == QuantType::kQ8_0) {
+    std::memcpy(q, block + kLow.at, 32);
+  } else {
+    for (int first = 0; first < kLayout.columns; first += kLow.run) {
+      const uint8_t* const from = block + kLow.ByteOf(first);
+      const int shift = kLow.ShiftOf(first);
+      for (int i = 0; i < kLow.run; ++i) {
+        const int read = (from[i] >> shift) & ((1 << kLow.bits) - 1);
+        q[first + i] = static_cast<int8_t>(read - kLayout.zero);
+      }
+    }
+    if constexpr (kHigh.bits != 0) {
+      for (int first = 0; first < kLayout.columns; first += kHigh.run) {
+        const uint8_t* const from = block + kHigh.ByteOf(first);
+        const int shift = kHigh.ShiftOf(first);
+        for (int i = 0; i < kHigh.run; ++i) {
+          const int read = (from[i] >> shift) & ((1 << kHigh.bits) - 1);
+          q[first + i] = static_cast<int8_t>(q[first + i] + (read << kLow.bits));
+        }
+      }
+    }
+    if constexpr (IsIq4(kType)) {
+      for (int i = 0; i < kLayout.columns; ++i) q[i] = kIq4Numbers[q[i]];
+    }
+  }
+}
+
+template <QuantType kType>
+void Decode(const uint8_t* block, float* x) {
+  constexpr QuantLayout kLayout = LayoutOf(kType);
+  int8_t q[kMostColumns];
+  float scale[kMostGroups], minimum[kMostGroups];
+  ReadNumbers<kType>(block, q);
+  ReadScales(kType, block, scale, minimum);
+  for (int g = 0; g < kLayout.groups(); ++g) {
+    const float s = scale[g], m = minimum[g];
+    for (int i = g * kLayout.group; i < (g + 1) * kLayout.group; ++i) {
+      x[i] = s * static_cast<float>(q[i]);
+      if constexpr (kLayout.has_minima()) x[i] -= m;
+    }
+  }
+}
+
+template <size_t... kType>
+constexpr auto ReadersOf(std::index_sequence<kType...>) {
+  return std::array{ReadNumbers<static_cast<QuantType>(kType + 1)>...};
+}
+template <size_t... kType>
+constexpr auto DecodersOf(std::index_sequence<kType...>) {
+  return std::array{Decode<static_cast<QuantType>(kType + 1)>...};
+}
+// kInt8, the first, has no blocks.
+using BlockTypes = std::make_index_sequence<std::size(kQuantTypes) - 1>;
+constexpr auto kReadNumbers = ReadersOf(BlockTypes());
+constexpr auto kDecode = DecodersOf(BlockTypes());
+size_t PlaceOf(QuantType type) { return static_cast<size_t>(type) - 1; }
+
 // ---- Rounding -----------------------------------------------------------------------------------
+
+typedef float Four __attribute__((vector_size(16)));
+
+Four LoadFour(const float* x) {
+  Four v;
+  std::memcpy(&v, x, sizeof(v));
+  return v;
+}
+float SumOf(Four v) { return (v[0] + v[1]) + (v[2] + v[3]); }
+// To nearest even; |x| < 2^22.
+template <typename T>
+T Rounded(T x) {
+  constexpr float kShift = 12582912.0f;  // 1.5 * 2^23
+  return (x + kShift) - kShift;
+}
+
+// Which of kIq4Numbers is next to a number from -127 + i / 2 to -127 + (i + 1) / 2: what lies half
+// way between two of them is a multiple of 1 / 2.
+constexpr int kIq4Cells = 2 * (113 + 127) + 1;
+constexpr auto kIq4Nearest = [] {
+  std::array<uint8_t, kIq4Cells> nearest = {};
+  for (int i = 0, n = 0; i < kIq4Cells; ++i) {
+    while (n < 15 && i - 254 >= kIq4Numbers[n] + kIq4Numbers[n + 1]) ++n;
+    nearest[static_cast<size_t>(i)] = static_cast<uint8_t>(n);
+  }
+  return nearest;
+}();
 
 // The numbers that columns of a type can have: kIq4Numbers, or all from -zero to top.
 struct Numbers {
@@ -143,20 +240,24 @@ struct Numbers {
 
   // What is written for the one next to x.
   int NearestTo(float x) const {
-    if (!iq4) {
-      const float low = static_cast<float>(-zero), high = static_cast<float>(top);
-      return static_cast<int>(std::lrintf(std::clamp(x, low, high))) + zero;
-    }
-    const auto* const above = std::lower_bound(std::begin(kIq4Numbers), std::end(kIq4Numbers), x);
-    const auto i = static_cast<int>(above - std::begin(kIq4Numbers));
-    if (i == 0 || i == 16) return std::min(i, 15);
-    return x - kIq4Numbers[i - 1] < kIq4Numbers[i] - x ? i - 1 : i;
+    if (!iq4) return static_cast<int>(Rounded(std::clamp(x, lowest(), highest()))) + zero;
+    return kIq4Nearest[static_cast<size_t>((std::clamp(x, -127.0f, 113.0f) + 127) * 2)];
   }
   float At(int written) const {
     return static_cast<float>(iq4 ? kIq4Numbers[written] : written - zero);
   }
-  float lowest() const { return At(0); }
-  float highest() const { return At(zero + top); }
+  // The ones next to x.
+  Four Nearest(Four x) const {
+    if (iq4) {
+      for (int i = 0; i < 4; ++i) x[i] = At(NearestTo(x[i]));
+      return x;
+    }
+    const Four low = lowest() - Four{}, high = highest() - Four{};
+    x = x < low ? low : x;
+    return Rounded(x > high ? high : x);
+  }
+  float lowest() const { return iq4 ? -127.0f : static_cast<float>(-zero); }
+  float highest() const { return iq4 ? 113.0f : static_cast<float>(top); }
 
   const bool iq4;
   const int zero;
@@ -185,12 +286,13 @@ float FitScale(const Numbers& numbers, const float* x, int n) {
   for (const float end : {numbers.lowest(), numbers.highest()}) {
     for (int way = -kWays; way <= kWays; ++way) {
       const float to_numbers = inverse * end * (1 + kWay * static_cast<float>(way));
-      double xq = 0, qq = 0;
-      for (int i = 0; i < n; ++i) {
-        const double q = numbers.At(numbers.NearestTo(x[i] * to_numbers));
-        xq += x[i] * q;
-        qq += q * q;
+      Four xqs = {}, qqs = {};
+      for (int i = 0; i < n; i += 4) {
+        const Four at = LoadFour(x + i), q = numbers.Nearest(at * to_numbers);
+        xqs += at * q;
+        qqs += q * q;
       }
+      const double xq = SumOf(xqs), qq = SumOf(qqs);
       if (qq == 0 || xq * xq <= best * qq) continue;
       best = xq * xq / qq;
       scale = static_cast<float>(xq / qq);
@@ -209,22 +311,23 @@ ScaleAndMinimum FitMinimum(int top, const float* x, int n) {
   const float low = std::min(0.0f, *std::min_element(x, x + n));
   const float high = *std::max_element(x, x + n);
   ScaleAndMinimum result = {0, -low};
-  const float inverse = InverseOf(high - low);
+  const float inverse = InverseOf(high - low), top_q = static_cast<float>(top);
   double best = std::numeric_limits<double>::infinity();
   for (int way = -kWays; way <= kWays && inverse != 0; ++way) {
-    const float most = static_cast<float>(top) * (1 + kWay * static_cast<float>(way));
+    const float most = top_q * (1 + kWay * static_cast<float>(way));
     const auto number = [&](int i) {
-      const float q = std::nearbyint((x[i] - low) * inverse * most);
-      return static_cast<double>(std::min(q, static_cast<float>(top)));
+      const Four q = Rounded((LoadFour(x + i) - low) * (inverse * most)), high_q = top_q - Four{};
+      return q > high_q ? high_q : q;
     };
-    double sx = 0, sq = 0, xq = 0, qq = 0;
-    for (int i = 0; i < n; ++i) {
-      const double q = number(i);
-      sx += x[i];
-      sq += q;
-      xq += x[i] * q;
-      qq += q * q;
+    Four sums = {}, q_sums = {}, xq_sums = {}, qq_sums = {};
+    for (int i = 0; i < n; i += 4) {
+      const Four at = LoadFour(x + i), q = number(i);
+      sums += at;
+      q_sums += q;
+      xq_sums += at * q;
+      qq_sums += q * q;
     }
+    const double sx = SumOf(sums), sq = SumOf(q_sums), xq = SumOf(xq_sums), qq = SumOf(qq_sums);
     if (qq == 0) continue;
     const double spread = n * qq - sq * sq;
     double scale = spread > 0 ? (n * xq - sx * sq) / spread : 0;
@@ -233,11 +336,13 @@ ScaleAndMinimum FitMinimum(int top, const float* x, int n) {
       minimum = 0;
       scale = xq / qq;
     }
-    double error = 0;
-    for (int i = 0; i < n; ++i) {
-      const double off = scale * number(i) - minimum - x[i];
-      error += off * off;
+    Four squares = {};
+    for (int i = 0; i < n; i += 4) {
+      const Four off =
+          static_cast<float>(scale) * number(i) - static_cast<float>(minimum) - LoadFour(x + i);
+      squares += off * off;
     }
+    const double error = SumOf(squares);
     if (scale < 0 || !(error < best)) continue;
     best = error;
     result = {static_cast<float>(scale), static_cast<float>(minimum)};
@@ -306,31 +411,14 @@ bool EncodeFarthest(QuantType type, const float* x, uint8_t* block) {
 }  // namespace
 
 QuantBlock ReadBlock(QuantType type, const uint8_t* bytes) {
-  const QuantLayout& layout = LayoutOf(type);
   QuantBlock block;
   ReadScales(type, bytes, block.scale, block.minimum);
-  uint8_t u[kMostColumns] = {};
-  AddBits(bytes, layout.low, layout.columns, 0, u);
-  AddBits(bytes, layout.high, layout.columns, layout.low.bits, u);
-  const int zero = layout.zero;
-  if (IsIq4(type)) {
-    for (int i = 0; i < layout.columns; ++i) block.q[i] = kIq4Numbers[u[i]];
-  } else {
-    for (int i = 0; i < layout.columns; ++i) block.q[i] = static_cast<int8_t>(u[i] - zero);
-  }
+  kReadNumbers[PlaceOf(type)](bytes, block.q);
   return block;
 }
 
 void DecodeBlock(QuantType type, const uint8_t* bytes, float* x) {
-  const QuantLayout& layout = LayoutOf(type);
-  const QuantBlock block = ReadBlock(type, bytes);
-  for (int g = 0; g < layout.groups(); ++g) {
-    const float scale = block.scale[g], minimum = block.minimum[g];
-    const int begin = g * layout.group;
-    for (int i = begin; i < begin + layout.group; ++i) {
-      x[i] = scale * static_cast<float>(block.q[i]) - minimum;
-    }
-  }
+  kDecode[PlaceOf(type)](bytes, x);
 }
 
 bool EncodeBlock(QuantType type, const float* x, uint8_t* bytes) {
@@ -369,9 +457,11 @@ bool EncodeBlock(QuantType type, const float* x, uint8_t* bytes) {
   float scale[kMostGroups], minimum[kMostGroups];
   ReadScales(type, bytes, scale, minimum);
   uint8_t u[kMostColumns];
-  for (int i = 0; i < layout.columns; ++i) {
-    const int g = i / layout.group;
-    u[i] = static_cast<uint8_t>(numbers.NearestTo((x[i] + minimum[g]) * InverseOf(scale[g])));
+  for (int g = 0; g < layout.groups(); ++g) {
+    const float inverse = InverseOf(scale[g]);
+    for (int i = g * layout.group; i < (g + 1) * layout.group; ++i) {
+      u[i] = static_cast<uint8_t>(numbers.NearestTo((x[i] + minimum[g]) * inverse));
+    }
   }
   PutBits(u, layout.low, layout.columns, 0, bytes);
   PutBits(u, layout.high, layout.columns, layout.low.bits, bytes);
