@@ -184,7 +184,7 @@ int main(int argc, char** argv) {
   int threads = 1;
   CLI::App app("Times inference; see the head of bench/inference.cc.");
   app.add_option("--model", model, "a preset (random weights), or a folder");
-  app.add_option("--dtype", dtype, "float32, bfloat16, float16, " + QuantTypeNames());
+  app.add_option("--dtype", dtype, "float32, bfloat16, float16, " + tessera::QuantTypeNames());
   app.add_option("--threads", threads, "threads")->check(CLI::PositiveNumber);
   app.add_option("--save", save, "write the model into this folder, and end");
   CLI11_PARSE(app, argc, argv);

@@ -122,7 +122,8 @@ const OptionTable& ComputeFlags::Table() {
           .Add("dtype", &F::dtype,
                Concat("float32, bfloat16, float16 or float64, or weights held, on the CPU, as one "
                       "of ",
-                      QuantTypeNames()),
+                      QuantTypeNames())
+                   .c_str(),
                {.type = "TYPE"})
           .Add("device", &F::device, "cpu or cuda:0", {.type = "DEVICE"})
           .Add("threads", &F::threads, "threads on the CPU; 0: all cores",

@@ -201,7 +201,7 @@ void AddQuantizeCommand(CLI::App& app, CommandState& state) {
   table.Add("from", &F::from, "a model's folder", {.type = "IN"})
       .Add("to", &F::to, kOutHelp, {.type = "OUT"})
       .Add("type", &F::quantize,
-           Concat(QuantTypeNames(), "; the digit is the number of bits of a weight"),
+           Concat(QuantTypeNames(), "; the digit is the bits of a weight's number").c_str(),
            {.type = "TYPE"});
   command->footer(
       "Weights of linear layers and tables of tokens are quantised where their rows fit (multiples "
