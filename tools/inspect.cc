@@ -4,8 +4,12 @@
 #include <cmath>
 #include <cstdio>
 #include <cstring>
+#include <map>
 #include <memory>
 #include <string>
+#include <string_view>
+#include <type_traits>
+#include <variant>
 #include <vector>
 
 #include "absl/strings/str_join.h"
@@ -17,6 +21,8 @@
 #include "data/dataset/indexed_dataset.h"
 #include "data/tokenizer/tokenizer.h"
 #include "dist/checkpoint/checkpoint.h"
+#include "models/hub/gguf/gguf_file.h"
+#include "models/hub/gguf/gguf_names.h"
 #include "models/hub/load_model.h"
 #include "models/hub/weight_files.h"
 #include "models/model.h"
@@ -103,6 +109,68 @@ Status InspectFile(const std::string& path) {
   return WriteOut(report);
 }
 
+// A value of a GGUF file's metadata; of a list, how long it is.
+std::string ValueText(const models::GgufValue& value) {
+  return std::visit(
+      [](const auto& held) -> std::string {
+        using T = std::decay_t<decltype(held)>;
+        if constexpr (std::is_same_v<T, models::GgufArray>) {
+          return std::visit(
+              [](const auto& elements) -> std::string {
+                if constexpr (std::is_same_v<decltype(elements), const models::GgufNoArray&>) {
+                  return "";
+                } else {
+                  return Concat("a list of ", WithThousands(std::ssize(elements)));
+                }
+              },
+              held);
+        } else if constexpr (std::is_same_v<T, bool>) {
+          return held ? "true" : "false";
+        } else if constexpr (std::is_integral_v<T>) {
+          return std::to_string(held);
+        } else {
+          return Concat(held);
+        }
+      },
+      value);
+}
+
+// From the header alone: models that are not run here, and types that are not read, are listed too.
+Status InspectGguf(const std::string& path) {
+  TESSERA_ASSIGN_OR_RETURN(const models::GgufFile file, models::GgufFile::Open(path));
+  std::string architecture, name;
+  TESSERA_RETURN_IF_ERROR(file.Read("general.architecture", &architecture));
+  TESSERA_RETURN_IF_ERROR(file.Read("general.name", &name));
+  std::string metadata, tensors;
+  for (const auto& [key, value] : file.metadata()) {
+    metadata += Concat("  metadata ",
+                       PrintableLine(Concat(key, ": ", ValueText(value)), kLongestName), "\n");
+  }
+  int64_t parameters = 0;
+  int64_t bytes = 0;
+  size_t width = 6;
+  std::map<std::string_view, int64_t> types;
+  for (const models::GgufTensor& tensor : file.tensors()) {
+    width = std::max(width, std::min(tensor.name.size(), kWidestName));
+  }
+  for (const models::GgufTensor& tensor : file.tensors()) {
+    if (tensor.name != models::kGgufRopeFactors) parameters += Elements(tensor.shape);
+    bytes += tensor.nbytes;
+    ++types[tensor.type.name];
+    tensors += Concat("  ", Padded(tensor.name, width + 2),
+                      Padded(std::string(tensor.type.name), 9), ShapeText(tensor.shape), "\n");
+  }
+  const std::string counts = absl::StrJoin(types, ", ", [](std::string* out, const auto& type) {
+    *out += Concat(type.second, " ", type.first);
+  });
+  return WriteOut(
+      Concat(PrintableLine(Concat(path, ": GGUF, ", architecture, name.empty() ? "" : ", ", name),
+                           kLongestName),
+             ", ", WithThousands(parameters), " parameters\n", metadata, tensors, "  ",
+             file.tensors().size(), " tensors (", counts, "), ", WithThousands(bytes),
+             " bytes; the file is whole\n"));
+}
+
 Status InspectModel(const std::string& folder) {
   const bool has_weights = models::WeightFiles::Exist(folder);
   TESSERA_ASSIGN_OR_RETURN(const std::unique_ptr<models::Model> model,
@@ -175,7 +243,9 @@ Status RunInspect(const std::string& path) {
   // Token datasets and torch's weights both end in .bin; the former have an index beside them.
   const bool has_index =
       EndsWith(path, ".bin") && PathExists(path.substr(0, path.size() - 4) + ".idx");
-  if (PathExists(path) && !has_index && !EndsWith(path, ".idx")) return InspectFile(path);
+  if (PathExists(path) && !has_index && !EndsWith(path, ".idx")) {
+    return models::IsGgufFile(path) ? InspectGguf(path) : InspectFile(path);
+  }
   if (PathExists(path) || PathExists(path + ".idx")) return InspectDataset(path);
   return NotFound(path, ": no such file or directory");
 }
@@ -194,8 +264,8 @@ void AddInspectCommand(CLI::App& app, CommandState& state) {
   OptionTable table = OptionTable::Of<F>("Options");
   table
       .Add("path", &F::path,
-           "a safetensors file or one of torch's (.bin, .pt), a model's folder, a checkpoint of a "
-           "run, or a token dataset",
+           "a safetensors file, a GGUF file or one of torch's (.bin, .pt), a model's folder, a "
+           "checkpoint of a run, or a token dataset",
            {.type = "PATH"})
       .Add("devices", &F::devices, "list the devices that --device can name");
   command->footer(

@@ -206,6 +206,25 @@ TEST_F(ConvertTest, QuantisedWeights) {
                 "'quantization_config' has weights of the method \"gptq\", which are not read");
 }
 
+TEST_F(ConvertTest, AGgufFileIsInspected) {
+  const std::string file = Path("m.gguf");
+  Succeed({"convert", Copied("gpt2_bin_of_4"), file});
+  const std::string said = Succeed({"inspect", file});
+  EXPECT_TRUE(said.starts_with(file + ": GGUF, gpt2")) << said;
+  EXPECT_NE(said.find("\n  metadata gpt2.block_count: "), std::string::npos) << said;
+  EXPECT_NE(said.find("  blk.0.attn_qkv.weight     F16      [24, 8]\n"), std::string::npos) << said;
+  // As many parameters as the folder has.
+  const std::string model = Succeed({"inspect", Path("copied")});
+  const size_t end = model.find(" parameters");
+  const size_t begin = model.rfind(' ', end - 1);
+  EXPECT_NE(said.find(", " + model.substr(begin + 1, end - begin)), std::string::npos) << said;
+  EXPECT_TRUE(said.ends_with(" bytes; the file is whole\n")) << said;
+  std::ofstream(Path("cut.gguf")) << ReadFile(file)->substr(0, 3000);
+  Process run({"inspect", Path("cut.gguf")}, Path("log"));
+  EXPECT_EQ(run.ExitCode(), 1);
+  EXPECT_TRUE(run.Errors().starts_with("error: " + Path("cut.gguf") + ": ")) << run.Errors();
+}
+
 TEST_F(ConvertTest, WhatStandsBesideTheWeightsIsCopied) {
   const std::string from = Copied("gpt2_bin_of_4");
   std::ofstream(from + "/tokenizer_config.json") << R"({"tokenizer_class": "X"})";

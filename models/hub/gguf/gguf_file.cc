@@ -7,14 +7,24 @@
 #include <utility>
 
 namespace tessera::models {
+namespace {
+
+std::string_view TextOf(const MappedFile& file) {
+  return {reinterpret_cast<const char*>(file.data()), static_cast<size_t>(file.size())};
+}
+
+}  // namespace
+
+bool IsGgufFile(const std::string& path) {
+  const auto file = MappedFile::Open(path);
+  return file.ok() && BeginsAsGguf(TextOf(*file));
+}
 
 StatusOr<GgufFile> GgufFile::Open(const std::string& path) {
   GgufFile result;
   TESSERA_ASSIGN_OR_RETURN(result.file_, MappedFile::Open(path));
-  const int64_t size = result.file_.size();
-  const std::string_view bytes(reinterpret_cast<const char*>(result.file_.data()),
-                               static_cast<size_t>(size));
-  TESSERA_ASSIGN_OR_RETURN(result.header_, ParseGgufHeader(bytes, size, path));
+  TESSERA_ASSIGN_OR_RETURN(result.header_,
+                           ParseGgufHeader(TextOf(result.file_), result.file_.size(), path));
   for (size_t i = 0; i < result.metadata().size(); ++i) {
     result.values_.emplace(result.metadata()[i].first, i);
   }

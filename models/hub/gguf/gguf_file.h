@@ -31,6 +31,9 @@
 
 namespace tessera::models {
 
+// Whether there is one at the path, by its first bytes.
+bool IsGgufFile(const std::string& path);
+
 class GgufFile {
  public:
   static StatusOr<GgufFile> Open(const std::string& path);

@@ -310,9 +310,11 @@ void AppendElement(const T& value, std::string* out) {
 
 }  // namespace
 
+bool BeginsAsGguf(std::string_view begin) { return begin.starts_with(kMagic); }
+
 StatusOr<GgufHeader> ParseGgufHeader(std::string_view bytes, int64_t file_bytes,
                                      const std::string& path) {
-  if (!bytes.starts_with(kMagic)) return DataLoss(path, ": does not begin with 'GGUF'");
+  if (!BeginsAsGguf(bytes)) return DataLoss(path, ": does not begin with 'GGUF'");
   Reader reader(bytes.substr(kMagic.size()), path);
   uint32_t version = 0;
   TESSERA_RETURN_IF_ERROR(reader.Number(&version));

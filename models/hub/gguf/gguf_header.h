@@ -53,6 +53,9 @@ using GgufMetadata = std::vector<std::pair<std::string, GgufValue>>;
 
 inline constexpr std::string_view kGgufAlignmentKey = "general.alignment";
 
+// Whether a file that begins so is one.
+bool BeginsAsGguf(std::string_view begin);
+
 struct GgufHeader {
   GgufMetadata metadata;            // in the file's order, as the tensors
   std::vector<GgufTensor> tensors;  // inside the file, aligned, apart from one another
