@@ -303,12 +303,6 @@ StatusOr<MountedFolder> MountTar(const std::string& path) {
   return MountTar(MountedFile::OfBytes(owner->data(), owner->size(), owner), path);
 }
 
-StatusOr<std::string> FolderAt(const std::string& path, std::optional<MountedFolder>* archive) {
-  if (!PathExists(path) || IsDirectory(path)) return path;
-  TESSERA_ASSIGN_OR_RETURN(*archive, MountTar(path));
-  return (*archive)->path();
-}
-
 StatusOr<MountedFolder> MountTar(const MountedFile& archive, const std::string& name) {
   TESSERA_ASSIGN_OR_RETURN(MountedFolder::Files files, Archive(archive, name).List());
   return MountedFolder(name, std::move(files));

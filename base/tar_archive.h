@@ -19,7 +19,6 @@
 #ifndef TESSERA_BASE_TAR_ARCHIVE_H_
 #define TESSERA_BASE_TAR_ARCHIVE_H_
 
-#include <optional>
 #include <string>
 
 #include "base/mounted_folder.h"
@@ -29,11 +28,6 @@ namespace tessera {
 
 // The file at `path`, mapped.
 StatusOr<MountedFolder> MountTar(const std::string& path);
-
-// The folder to read at `path`: itself, or what a file there holds as an archive, which stays
-// mounted as long as `archive` holds it. A path at which there is nothing, such as the name of a
-// preset, is returned unchanged.
-StatusOr<std::string> FolderAt(const std::string& path, std::optional<MountedFolder>* archive);
 
 // An archive that is read elsewhere; `name` is what messages call it.
 StatusOr<MountedFolder> MountTar(const MountedFile& archive, const std::string& name);

@@ -6,10 +6,11 @@
 #include <utility>
 
 #include "base/file.h"
-#include "base/tar_archive.h"
+#include "base/mounted_folder.h"
 #include "core/batch_keys.h"
 #include "models/classification.h"
 #include "models/family.h"
+#include "models/open/model_folder.h"
 #include "runtime/border.h"
 #include "runtime/handles.h"
 #include "runtime/process.h"
@@ -57,7 +58,7 @@ void Describe(tsr_model* handle) {
   }
 }
 
-// Mounts an archive; given none, there is a path.
+// Mounts a file that holds a model; given none, there is a path.
 using Mount = std::function<StatusOr<MountedFolder>()>;
 
 Status Load(const char* path, const Mount& mount, const tsr_load_options* given, tsr_model** out) {
@@ -103,7 +104,7 @@ Status LoadMemory(const void* data, size_t size, const tsr_load_options* options
   TESSERA_RETURN_IF_ERROR(CheckArray(data, size, "data"));
   const auto mount = [&] {
     const auto bytes = static_cast<int64_t>(size);
-    return MountTar(MountedFile::OfBytes(data, bytes, nullptr), "memory");
+    return models::MountModel(MountedFile::OfBytes(data, bytes, nullptr), "memory");
   };
   return Load(nullptr, mount, options, out);
 }
@@ -119,7 +120,7 @@ Status LoadDescriptor(int descriptor, uint64_t offset, uint64_t length,
     TESSERA_ASSIGN_OR_RETURN(
         const MountedFile file,
         MountedFile::OfDescriptor(descriptor, static_cast<int64_t>(offset), size, name));
-    return MountTar(file, name);
+    return models::MountModel(file, name);
   };
   return Load(nullptr, mount, options, out);
 }
@@ -139,7 +140,8 @@ Status LoadReader(const tsr_reader* given, const tsr_load_options* options, tsr_
                    offset);
   };
   const auto mount = [&] {
-    return MountTar(MountedFile::OfReader(static_cast<int64_t>(reader.length), read), "reader");
+    return models::MountModel(MountedFile::OfReader(static_cast<int64_t>(reader.length), read),
+                              "reader");
   };
   return Load(nullptr, mount, options, out);
 }

@@ -13,10 +13,10 @@
 #include "base/file.h"
 #include "base/mounted_folder.h"
 #include "base/nearest_name.h"
-#include "base/tar_archive.h"
 #include "core/device.h"
 #include "core/dtype.h"
 #include "core/thread_pool.h"
+#include "models/open/model_folder.h"
 #include "ops/quantized/quantized_matrix.h"
 
 namespace tessera::tools {
@@ -305,7 +305,7 @@ void WarnOf(const std::string& line) {
 
 StatusOr<std::string> FolderOrArchive(const std::string& name) {
   static auto* const mounted = new std::list<std::optional<MountedFolder>>;
-  return FolderAt(name, &mounted->emplace_back());
+  return models::ModelFolderAt(name, &mounted->emplace_back());
 }
 
 }  // namespace tessera::tools

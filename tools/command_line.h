@@ -35,7 +35,8 @@ struct ComputeFlags {
 };
 
 // What several commands say of the same flag.
-inline constexpr char kModelHelp[] = "a Hugging Face folder with weights, or a tar archive of one";
+inline constexpr char kModelHelp[] =
+    "a Hugging Face folder with weights, a tar archive of one, or a GGUF file";
 inline constexpr char kAdapterHelp[] =
     "a folder of an adapter (PEFT's adapter_config.json) beside the model";
 inline constexpr char kTokenizerHelp[] = "a folder of a tokenizer, or byte";
@@ -81,9 +82,9 @@ Status WriteOut(std::string_view text);
 // Writes "warning: LINE" to standard error; nothing where the line is empty.
 void WarnOf(const std::string& line);
 
-// The model (or tokenizer) that a flag names: where it is a file, that file must be a tar archive
-// of a folder, and what is returned is where it is read as one, for as long as the program runs
-// (base/tar_archive.h). Else `name` itself.
+// The model (or tokenizer) that a flag names: where it is a file that holds one
+// (models/open/model_folder.h), the folder as which it is read for as long as the program runs.
+// Else `name` itself.
 StatusOr<std::string> FolderOrArchive(const std::string& name);
 
 // "124,439,808".

@@ -117,7 +117,7 @@ void AddTokenizeCommand(CLI::App& app, CommandState& state) {
   table
       .Add("tokenizer", &F::tokenizer,
            "a folder (a SentencePiece model, tokenizer.json, vocab.json and merges.txt, or "
-           "vocab.txt), a tar archive of one, byte or char",
+           "vocab.txt), a tar archive of one, a GGUF file, byte or char",
            {.type = "DIR"})
       .Add("input", &F::input,
            "text or JSON-lines files, or directories of them; may be given several times",

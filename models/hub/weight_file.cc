@@ -20,6 +20,14 @@ StatusOr<WeightFile> WeightFile::Open(const std::string& path) {
     TESSERA_ASSIGN_OR_RETURN(TorchFile file, TorchFile::Open(path));
     result.entries_ = file.entries();
     result.file_ = std::move(file);
+  } else if (path.ends_with(".tensors.json")) {
+    TESSERA_ASSIGN_OR_RETURN(TensorList list, TensorList::Open(path));
+    for (const ListedTensor& tensor : list.tensors()) {
+      const SafetensorsEntry& entry = tensor.entry;
+      result.entries_.push_back({entry.name, std::string(SafetensorsDTypeName(entry.dtype)),
+                                 entry.shape, tensor.nbytes()});
+    }
+    result.file_ = std::move(list);
   } else {
     TESSERA_ASSIGN_OR_RETURN(SafetensorsFile file, SafetensorsFile::Open(path));
     for (const SafetensorsFile::Entry& entry : file.entries()) {
@@ -44,6 +52,7 @@ const WeightEntry* WeightFile::Find(std::string_view name) const {
 
 StatusOr<TensorView> WeightFile::Get(std::string_view name, std::vector<std::byte>* made) const {
   if (const auto* torch = std::get_if<TorchFile>(&file_)) return torch->Get(name, made);
+  if (const auto* list = std::get_if<TensorList>(&file_)) return list->Get(name, made);
   return std::get<SafetensorsFile>(file_).Get(name);
 }
 

@@ -18,6 +18,7 @@
 #include "base/status.h"
 #include "core/safetensors.h"
 #include "core/tensor.h"
+#include "models/hub/tensor_list.h"
 #include "models/hub/torch_file/torch_file.h"
 
 namespace tessera::models {
@@ -26,8 +27,8 @@ using WeightEntry = TorchFile::Entry;
 
 class WeightFile {
  public:
-  // What torch.save writes is known by its name: .bin, .pt, .pth, .th or .ckpt. Anything else is
-  // taken for safetensors.
+  // What torch.save writes is known by its name: .bin, .pt, .pth, .th or .ckpt; so is a list
+  // (models/hub/tensor_list.h): .tensors.json. Anything else is taken for safetensors.
   static bool IsTorchName(std::string_view path);
   static StatusOr<WeightFile> Open(const std::string& path);
 
@@ -47,7 +48,7 @@ class WeightFile {
   SafetensorsFile::Metadata metadata() const;
 
  private:
-  std::variant<SafetensorsFile, TorchFile> file_;
+  std::variant<SafetensorsFile, TorchFile, TensorList> file_;
   std::vector<WeightEntry> entries_;
   std::map<std::string, size_t, std::less<>> by_name_;
 };

@@ -22,7 +22,7 @@ bool IsPlainName(const std::string& name) {
 
 bool WeightFiles::Exist(const std::string& folder) {
   for (const std::string_view name :
-       {kWeightsName, kWeightsIndexName, kTorchName, kTorchIndexName}) {
+       {kWeightsName, kWeightsIndexName, kTorchName, kTorchIndexName, kTensorListName}) {
     if (PathExists(JoinPath(folder, name))) return true;
   }
   return false;
@@ -31,8 +31,9 @@ bool WeightFiles::Exist(const std::string& folder) {
 StatusOr<WeightFiles> WeightFiles::Open(const std::string& folder) {
   WeightFiles weights;
   weights.folder_ = folder;
-  for (const auto& [single, index] :
-       {std::pair(kWeightsName, kWeightsIndexName), {kTorchName, kTorchIndexName}}) {
+  for (const auto& [single, index] : {std::pair(kWeightsName, kWeightsIndexName),
+                                      {kTorchName, kTorchIndexName},
+                                      {kTensorListName, kTensorListName}}) {
     const std::string path = JoinPath(folder, single);
     const std::string index_path = JoinPath(folder, index);
     if (!PathExists(path) && !PathExists(index_path)) continue;

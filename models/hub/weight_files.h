@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The weights of a Hugging Face folder, seen as one set of tensors: `model.safetensors`, or the
 // shards that `model.safetensors.index.json` names; where there are neither, `pytorch_model.bin`,
-// or the shards of `pytorch_model.bin.index.json` (models/hub/torch_file).
+// or the shards of `pytorch_model.bin.index.json` (models/hub/torch_file), or a list of tensors in
+// another file (models/hub/tensor_list.h).
 //
 //   TESSERA_ASSIGN_OR_RETURN(WeightFiles weights, WeightFiles::Open("gpt2"));
 //   TESSERA_ASSIGN_OR_RETURN(Tensor wte, weights.Read("wte.weight"));

@@ -4,9 +4,9 @@
 #include <utility>
 
 #include "base/file.h"
-#include "base/tar_archive.h"
 #include "models/generation/special_tokens.h"
 #include "models/hub/load_model.h"
+#include "models/open/model_folder.h"
 
 namespace tessera::models {
 
@@ -29,7 +29,7 @@ Status DescribedModel::FindTokenizer(const TokenizerChoice& choice) {
   tokenizer_folder = spec;
   // A file that has a tokenizer's name ("byte") is no archive of one.
   if (!own && choice.make == nullptr && spec != "byte") {
-    TESSERA_ASSIGN_OR_RETURN(tokenizer_folder, FolderAt(spec, &tokenizer_archive));
+    TESSERA_ASSIGN_OR_RETURN(tokenizer_folder, ModelFolderAt(spec, &tokenizer_archive));
   }
   TESSERA_ASSIGN_OR_RETURN(tokenizer, choice.make == nullptr ? data::LoadTokenizer(tokenizer_folder)
                                                              : choice.make(tokenizer_folder));
@@ -44,7 +44,7 @@ StatusOr<DescribedModel> DescribeModel(const std::string& path) {
   if (!IsDirectory(path)) described.preset = FindPreset(path);
   described.folder = path;
   if (described.preset == nullptr) {
-    TESSERA_ASSIGN_OR_RETURN(described.folder, FolderAt(path, &described.archive));
+    TESSERA_ASSIGN_OR_RETURN(described.folder, ModelFolderAt(path, &described.archive));
   }
   TESSERA_ASSIGN_OR_RETURN(described.config, ReadModelConfig(described.folder));
   return described;

@@ -27,16 +27,16 @@ struct TokenizerChoice {
     kYes       // NotFound where the model has none
   };
   Want want = Want::kYes;
-  std::string spec = {};  // a folder, an archive of one, or a name (`byte`); "": the model's own
+  std::string spec = {};  // a folder, a file that holds one, or a name (`byte`); "": the model's
   // Makes the tokenizer of a folder or a name. Unset: data::LoadTokenizer.
   std::function<StatusOr<std::unique_ptr<data::Tokenizer>>(const std::string& spec)> make = nullptr;
 };
 
 struct DescribedModel {
-  std::string folder;                    // to read: an archive's mounted folder; or a preset's name
-  std::optional<MountedFolder> archive;  // kept as long as the model is
-  const Preset* preset = nullptr;        // of a preset
-  nlohmann::json config;                 // `changes` included
+  std::string folder;  // to read, mounted where a file holds it; or a preset's name
+  std::optional<MountedFolder> archive;               // kept as long as the model is
+  const Preset* preset = nullptr;                     // of a preset
+  nlohmann::json config;                              // `changes` included
   nlohmann::json changes = nlohmann::json::object();  // LoadOptions::config_changes
   std::unique_ptr<data::Tokenizer> tokenizer;         // nullptr: none
   std::string tokenizer_folder;                       // the tokenizer's, whose chat template counts
@@ -49,8 +49,8 @@ struct DescribedModel {
   Status FindTokenizer(const TokenizerChoice& choice);
 };
 
-// Of a folder, a tar archive of one, or a preset. NotFound for what is none of them. Errors name
-// the file.
+// Of a folder, a file that holds one (models/open/model_folder.h), or a preset. NotFound for what
+// is none of them. Errors name the file.
 StatusOr<DescribedModel> DescribeModel(const std::string& path);
 
 }  // namespace tessera::models

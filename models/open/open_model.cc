@@ -4,9 +4,9 @@
 #include <utility>
 
 #include "base/file.h"
-#include "base/tar_archive.h"
 #include "core/batch_keys.h"
 #include "models/generation/special_tokens.h"
+#include "models/open/model_folder.h"
 
 namespace tessera::models {
 namespace {
@@ -68,7 +68,7 @@ Status Fill(const OpenOptions& options, OpenedModel* opened) {
 
 StatusOr<OpenedModel> OpenModel(const std::string& path, const OpenOptions& options) {
   OpenedModel opened;
-  TESSERA_ASSIGN_OR_RETURN(opened.folder, FolderAt(path, &opened.archive));
+  TESSERA_ASSIGN_OR_RETURN(opened.folder, ModelFolderAt(path, &opened.archive));
   TESSERA_RETURN_IF_ERROR(Fill(options, &opened));
   return opened;
 }

@@ -55,9 +55,9 @@ struct OpenedModel : DescribedModel {
   std::optional<data::ImageProcessor> pictures;  // of a model that takes pixels
 };
 
-// A folder, or a tar archive of one. Errors name the file.
+// A folder, or a file that holds one (models/open/model_folder.h). Errors name the file.
 StatusOr<OpenedModel> OpenModel(const std::string& path, const OpenOptions& options);
-// An archive that is mounted already.
+// One that is mounted already.
 StatusOr<OpenedModel> OpenModel(MountedFolder archive, const OpenOptions& options);
 
 }  // namespace tessera::models

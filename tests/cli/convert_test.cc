@@ -182,6 +182,20 @@ TEST_F(ConvertTest, QuantisedWeights) {
     Succeed({"convert", from + "_back", from + "_again.gguf"});
     EXPECT_EQ(*ReadFile(from + ".gguf"), *ReadFile(from + "_again.gguf"));
     EXPECT_EQ(generate(from + "_back", {}), generate(from, {}));
+    // A file is read as the folder that it holds.
+    const std::string file = from + ".gguf";
+    EXPECT_EQ(generate(file, {}), generate(from, {}));
+    for (Arguments command :
+         {Arguments{"eval", "--data", Path("text.txt"), "--batches", "1", "--model"},
+          Arguments{"tokenize", "--input", Path("text.txt"), "--print-ids", "--tokenizer"}}) {
+      Arguments of_file = command;
+      command.push_back(from + "_back");
+      of_file.push_back(file);
+      EXPECT_EQ(Succeed(of_file), Succeed(command));
+    }
+    Succeed({"train", file, "--data", Path("text.txt"), "--out", from + "_lora", "--adapter",
+             "lora", "--max-steps", "1", "--seq-len", "32", "--batch-size", "2"});
+    EXPECT_NE(generate(file, {"--adapter", from + "_lora/model"}), "");
   }
   ExpectRefused({"convert", Path("int8"), Path("int8.gguf")}, "int8");
   ExpectRefused({"quantize", model, Path("x.gguf"), "--type", "q8_0"}, "`tessera convert` goes");

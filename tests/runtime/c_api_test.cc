@@ -20,6 +20,7 @@
 #include "models/generation/generate.h"
 #include "models/generation/generation_config.h"
 #include "models/hub/adapter.h"
+#include "models/hub/gguf/convert_gguf.h"
 #include "models/hub/load_model.h"
 #include "models/model_keys.h"
 #include "runtime/tessera.h"
@@ -83,19 +84,19 @@ TEST_P(EveryFamily, HiddenStatesAreThereWhenAskedFor) {
   EXPECT_NE(TextOf(out, count).find("hidden_states.0 "), std::string::npos);
 }
 
-TEST_P(EveryFamily, LoadsFromAnywhere) {
-  const std::string expected =
-      ForwardText(ContextOf(LoadHandle(SmallModelFolder(GetParam()))).get(), GetParam());
-  const std::string& path = SmallModelArchive(GetParam());
+// The file at `path` gives what the folder gives.
+void ExpectLoadsFromAnywhere(const std::string& path, const std::string& folder,
+                             const std::string& family) {
+  const std::string expected = ForwardText(ContextOf(LoadHandle(folder)).get(), family);
   const std::string archive = *ReadFile(path);
   const auto check = [&](const char* what, const auto& load) {
     tsr_model* model = nullptr;
     std::string message;
     EXPECT_EQ(CodeOf(load(&model), &message), TSR_OK) << what << ": " << message;
     const ModelHandle owner(model);
-    EXPECT_EQ(ForwardText(ContextOf(owner).get(), GetParam()), expected) << what;
+    EXPECT_EQ(ForwardText(ContextOf(owner).get(), family), expected) << what;
   };
-  check("tar", [&](tsr_model** out) { return tsr_model_load(path.c_str(), nullptr, out); });
+  check("path", [&](tsr_model** out) { return tsr_model_load(path.c_str(), nullptr, out); });
   for (const int copies : {0, 1}) {
     tsr_load_options options = {};
     options.size = sizeof(options);
@@ -121,6 +122,20 @@ TEST_P(EveryFamily, LoadsFromAnywhere) {
       return status;
     });
   }
+}
+
+TEST_P(EveryFamily, LoadsFromAnywhere) {
+  ExpectLoadsFromAnywhere(SmallModelArchive(GetParam()), SmallModelFolder(GetParam()), GetParam());
+}
+
+TEST(GgufFiles, LoadFromAnywhere) {
+  const std::string file = testing::TempDir() + "/gpt2.gguf";
+  const std::string folder = file + ".folder";
+  Status status = models::ConvertToGguf(SmallModelFolder("gpt2"), file);
+  ASSERT_TRUE(status.ok()) << status;
+  status = models::ConvertFromGguf(file, folder, /*overwrite=*/true);
+  ASSERT_TRUE(status.ok()) << status;
+  ExpectLoadsFromAnywhere(file, folder, "gpt2");
 }
 
 TEST_P(EveryFamily, EmbeddingsAreMeansOfHiddenStates) {

@@ -4,10 +4,9 @@
 //   TESSERA_RETURN_IF_ERROR(ConvertFromGguf("model-Q8_0.gguf", "folder"));
 //   TESSERA_RETURN_IF_ERROR(ConvertToGguf("folder", "model.gguf"));
 //
-// Quantised tensors (Q8_0, Q4_0) keep their bytes: in the folder they are entries
-// `<parameter>.<type>` ("model.layers.0.mlp.up_proj.weight.q8_0"), U8 [outputs, bytes of a row].
-// Dense ones are what they are in the folder; in the file matrices are F16, positions, norms and
-// biases F32, as llama.cpp has it. One tensor is in memory at a time.
+// The folder is the one that the file is mounted as (models/hub/gguf/gguf_folder.h). Quantised
+// tensors keep their bytes. Dense ones are what they are in the folder; in the file matrices are
+// F16, positions, norms and biases F32, as llama.cpp has it. One tensor is in memory at a time.
 #ifndef TESSERA_MODELS_HUB_GGUF_CONVERT_GGUF_H_
 #define TESSERA_MODELS_HUB_GGUF_CONVERT_GGUF_H_
 
@@ -18,10 +17,8 @@
 
 namespace tessera::models {
 
-// `folder` must not exist, unless it may be overwritten; it appears whole. Refuses, by name,
-// tensors of other types (a Q4_0 file has a Q6_K embedding or head unless it was made with --pure),
-// tensors that are missing or that the model has no place for, tokenizers that Tessera does not
-// read.
+// `folder` must not exist, unless it may be overwritten; it appears whole. Refuses what MountGguf
+// refuses.
 Status ConvertFromGguf(const std::string& file, const std::string& folder, bool overwrite = false,
                        const WriteWatch& watch = nullptr);
 

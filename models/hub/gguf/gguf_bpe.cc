@@ -119,7 +119,7 @@ StatusOr<const SplitPattern*> SplittingOf(const json& root, const std::string& w
 
 }  // namespace
 
-Status WriteBpeOfGguf(const GgufFile& file, const std::string& folder) {
+StatusOr<FolderTexts> BpeOfGguf(const GgufFile& file) {
   TESSERA_ASSIGN_OR_RETURN(const SplitPattern* splitting, SplittingOf(file));
   TESSERA_ASSIGN_OR_RETURN(const GgufTokens tokens, ReadGgufTokens(file));
   TESSERA_ASSIGN_OR_RETURN(json config, TokenizerConfigOf(file, tokens, /*add_bos=*/false));
@@ -154,8 +154,7 @@ Status WriteBpeOfGguf(const GgufFile& file, const std::string& folder) {
     bpe.merges += JsonQuoted(merge);
   }
   whole.model = bpe.Text();
-  TESSERA_RETURN_IF_ERROR(WriteFileAtomically(JoinPath(folder, "tokenizer.json"), whole.Text()));
-  return WriteTokenizerConfig(folder, config);
+  return FolderTexts{{"tokenizer.json", whole.Text()}, {kTokenizerConfig, ConfigText(config)}};
 }
 
 StatusOr<GgufTokenizer> BpeForGguf(const data::Tokenizer& tokenizer,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Byte-level BPE: "gpt2" in GGUF files, tokenizer.json in folders.
 //
-//   TESSERA_RETURN_IF_ERROR(WriteBpeOfGguf(file, folder));
+//   TESSERA_ASSIGN_OR_RETURN(const FolderTexts files, BpeOfGguf(file));
 //   TESSERA_ASSIGN_OR_RETURN(GgufTokenizer made, BpeForGguf(tokenizer, text, path, vocab_size));
 //
 // A GGUF file names how texts are split before merging: gpt-2, llama-bpe or qwen2. Other names, and
@@ -20,8 +20,8 @@
 
 namespace tessera::models {
 
-// tokenizer.json and tokenizer_config.json, into an existing folder.
-Status WriteBpeOfGguf(const GgufFile& file, const std::string& folder);
+// tokenizer.json and tokenizer_config.json.
+StatusOr<FolderTexts> BpeOfGguf(const GgufFile& file);
 
 // Of a tokenizer with this tokenizer.json; `where` begins messages.
 StatusOr<GgufTokenizer> BpeForGguf(const data::Tokenizer& tokenizer,

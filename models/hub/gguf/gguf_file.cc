@@ -3,28 +3,45 @@
 
 #include <algorithm>
 #include <array>
+#include <memory>
 #include <type_traits>
 #include <utility>
 
 namespace tessera::models {
 namespace {
 
-std::string_view TextOf(const MappedFile& file) {
-  return {reinterpret_cast<const char*>(file.data()), static_cast<size_t>(file.size())};
+std::string_view TextOf(const std::byte* data, int64_t size) {
+  return {reinterpret_cast<const char*>(data), static_cast<size_t>(size)};
+}
+
+// What is read on demand is read whole.
+StatusOr<MountedFile> InMemory(const MountedFile& file) {
+  if (file.data() != nullptr || file.size() == 0) return file;
+  const auto bytes = std::make_shared<std::vector<std::byte>>(static_cast<size_t>(file.size()));
+  TESSERA_RETURN_IF_ERROR(file.Read(0, bytes->data(), file.size()));
+  return MountedFile::OfBytes(bytes->data(), file.size(), bytes);
 }
 
 }  // namespace
 
 bool IsGgufFile(const std::string& path) {
   const auto file = MappedFile::Open(path);
-  return file.ok() && BeginsAsGguf(TextOf(*file));
+  return file.ok() && BeginsAsGguf(TextOf(file->data(), file->size()));
 }
 
 StatusOr<GgufFile> GgufFile::Open(const std::string& path) {
+  TESSERA_ASSIGN_OR_RETURN(MappedFile mapped, MappedFile::Open(path));
+  const auto owner = std::make_shared<const MappedFile>(std::move(mapped));
+  return Of(MountedFile::OfBytes(owner->data(), owner->size(), owner), path);
+}
+
+StatusOr<GgufFile> GgufFile::Of(const MountedFile& bytes, const std::string& name) {
   GgufFile result;
-  TESSERA_ASSIGN_OR_RETURN(result.file_, MappedFile::Open(path));
+  result.path_ = name;
+  TESSERA_ASSIGN_OR_RETURN(result.bytes_, InMemory(bytes));
+  const int64_t size = result.bytes_.size();
   TESSERA_ASSIGN_OR_RETURN(result.header_,
-                           ParseGgufHeader(TextOf(result.file_), result.file_.size(), path));
+                           ParseGgufHeader(TextOf(result.bytes_.data(), size), size, name));
   for (size_t i = 0; i < result.metadata().size(); ++i) {
     result.values_.emplace(result.metadata()[i].first, i);
   }
@@ -126,11 +143,9 @@ Status GgufFile::Read(std::string_view key, std::vector<std::string>* value) con
 StatusOr<const GgufTensor*> GgufFile::Get(std::string_view name) const {
   const GgufTensor* const tensor = Find(name);
   if (tensor == nullptr) return NotFound(path(), ": no tensor '", name, "'");
-  for (const GgufTensorType& type : {kGgufF32, kGgufF16, kGgufBF16, kGgufQ8_0, kGgufQ4_0}) {
-    if (type.number == tensor->type.number) return tensor;
-  }
-  return InvalidArgument(path(), ": tensor '", name, "' is ", tensor->type.name,
-                         "; F32, F16, BF16, Q8_0 and Q4_0 are supported");
+  if (DenseTypeOf(tensor->type) || QuantTypeOf(tensor->type)) return tensor;
+  return InvalidArgument(path(), ": tensor '", name, "' is ", tensor->type.name, "; ",
+                         ReadGgufTypes(), " are supported");
 }
 
 StatusOr<GgufWriter> GgufWriter::Create(const std::string& path, const GgufMetadata& metadata,

@@ -13,8 +13,8 @@
 //   TESSERA_RETURN_IF_ERROR(out.Commit());
 //
 // Reading maps the file. All that the header says is checked by `Open` (gguf_header.h), which takes
-// memory in proportion to the header. Tensors of types other than F32, F16, BF16, Q8_0 and Q4_0 are
-// listed; reading one is refused.
+// memory in proportion to the header. Tensors of types that are not read (gguf_types.h) are listed;
+// getting one is refused.
 #ifndef TESSERA_MODELS_HUB_GGUF_GGUF_FILE_H_
 #define TESSERA_MODELS_HUB_GGUF_GGUF_FILE_H_
 
@@ -26,6 +26,7 @@
 #include <vector>
 
 #include "base/file.h"
+#include "base/mounted_folder.h"
 #include "base/status.h"
 #include "models/hub/gguf/gguf_header.h"
 
@@ -37,8 +38,12 @@ bool IsGgufFile(const std::string& path);
 class GgufFile {
  public:
   static StatusOr<GgufFile> Open(const std::string& path);
+  // One that is read elsewhere; `name` is what messages call it.
+  static StatusOr<GgufFile> Of(const MountedFile& bytes, const std::string& name);
 
-  const std::string& path() const { return file_.path(); }
+  const std::string& path() const { return path_; }
+  // In memory.
+  const MountedFile& bytes() const { return bytes_; }
   const GgufMetadata& metadata() const { return header_.metadata; }
   const std::vector<GgufTensor>& tensors() const { return header_.tensors; }
 
@@ -59,14 +64,15 @@ class GgufFile {
   // NotFound for an unknown name, InvalidArgument for a type that is not read.
   StatusOr<const GgufTensor*> Get(std::string_view name) const;
   // Rows of blocks, valid as long as the file object, which may be moved.
-  const std::byte* BytesOf(const GgufTensor& tensor) const { return file_.data() + tensor.begin; }
+  const std::byte* BytesOf(const GgufTensor& tensor) const { return bytes_.data() + tensor.begin; }
 
  private:
   template <typename T>
   Status ReadArray(std::string_view key, std::vector<T>* value) const;
   Status WrongKind(std::string_view key, std::string_view wanted) const;
 
-  MappedFile file_;
+  std::string path_;
+  MountedFile bytes_;
   GgufHeader header_;
   std::unordered_map<std::string, size_t> values_;
   std::unordered_map<std::string, size_t> tensors_;

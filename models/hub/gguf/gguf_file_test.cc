@@ -164,7 +164,7 @@ TEST_F(GgufTest, WhatIsWrittenIsRead) {
   EXPECT_EQ(Refusal(file.Get("c").status()), Path("x.gguf") + ": no tensor 'c'");
 
   EXPECT_FALSE(GgufWriter::Create(Path("y"), {{"k", true}, {"k", true}}, {}).ok());
-  EXPECT_FALSE(GgufWriter::Create(Path("y"), {}, {{"a", kGgufQ8_0, {2, 33}}}).ok());
+  EXPECT_FALSE(GgufWriter::Create(Path("y"), {}, {{"a", *FindGgufType(8), {2, 33}}}).ok());
   EXPECT_FALSE(
       GgufWriter::Create(Path("y"), {}, {{"a", kGgufF32, {2}}, {"a", kGgufF32, {2}}}).ok());
   auto unfinished = GgufWriter::Create(Path("y"), {}, {{"a", kGgufF32, {2}}});

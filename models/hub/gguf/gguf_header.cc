@@ -24,41 +24,6 @@ constexpr uint64_t kMaxKeyBytes = 65535;
 constexpr uint64_t kLeastValueBytes = 8 + 4 + 1;
 constexpr uint64_t kLeastTensorBytes = 8 + 4 + 4 + 8;
 
-constexpr GgufTensorType kTypes[] = {
-    kGgufF32,
-    kGgufF16,
-    kGgufQ4_0,
-    {3, "Q4_1", 32, 20},
-    {6, "Q5_0", 32, 22},
-    {7, "Q5_1", 32, 24},
-    kGgufQ8_0,
-    {9, "Q8_1", 32, 36},
-    {10, "Q2_K", 256, 84},
-    {11, "Q3_K", 256, 110},
-    {12, "Q4_K", 256, 144},
-    {13, "Q5_K", 256, 176},
-    {14, "Q6_K", 256, 210},
-    {15, "Q8_K", 256, 292},
-    {16, "IQ2_XXS", 256, 66},
-    {17, "IQ2_XS", 256, 74},
-    {18, "IQ3_XXS", 256, 98},
-    {19, "IQ1_S", 256, 50},
-    {20, "IQ4_NL", 32, 18},
-    {21, "IQ3_S", 256, 110},
-    {22, "IQ2_S", 256, 82},
-    {23, "IQ4_XS", 256, 136},
-    {24, "I8", 1, 1},
-    {25, "I16", 1, 2},
-    {26, "I32", 1, 4},
-    {27, "I64", 1, 8},
-    {28, "F64", 1, 8},
-    {29, "IQ1_M", 256, 56},
-    kGgufBF16,
-    {34, "TQ1_0", 256, 54},
-    {35, "TQ2_0", 256, 66},
-    {39, "MXFP4", 32, 17},
-};
-
 // Text from the file as part of a one-line message.
 std::string Quoted(std::string_view text) {
   constexpr size_t kMost = 100;
@@ -236,11 +201,8 @@ Status ReadTensor(Reader* reader, GgufTensor* tensor) {
   uint64_t offset = 0;
   TESSERA_RETURN_IF_ERROR(reader->Number(&number));
   TESSERA_RETURN_IF_ERROR(reader->Number(&offset));
-  const auto* const type = std::find_if(std::begin(kTypes), std::end(kTypes),
-                                        [&](const auto& t) { return t.number == number; });
-  if (type == std::end(kTypes)) {
-    return InvalidArgument(reader->where, ": unknown type ", number);
-  }
+  const GgufTensorType* const type = FindGgufType(number);
+  if (type == nullptr) return InvalidArgument(reader->where, ": unknown type ", number);
   tensor->type = *type;
   const std::optional<int64_t> bytes = BytesOf(*type, tensor->shape);
   if (!bytes) {

@@ -16,21 +16,9 @@
 #include <vector>
 
 #include "base/status.h"
+#include "models/hub/gguf/gguf_types.h"
 
 namespace tessera::models {
-
-// A type of tensors: `block_bytes` hold `block_size` elements of a row.
-struct GgufTensorType {
-  uint32_t number;
-  std::string_view name;
-  int64_t block_size;
-  int64_t block_bytes;
-};
-inline constexpr GgufTensorType kGgufF32 = {0, "F32", 1, 4};
-inline constexpr GgufTensorType kGgufF16 = {1, "F16", 1, 2};
-inline constexpr GgufTensorType kGgufQ4_0 = {2, "Q4_0", 32, 18};
-inline constexpr GgufTensorType kGgufQ8_0 = {8, "Q8_0", 32, 34};
-inline constexpr GgufTensorType kGgufBF16 = {30, "BF16", 1, 2};
 
 struct GgufTensor {
   std::string name;

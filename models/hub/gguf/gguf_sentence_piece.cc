@@ -63,7 +63,7 @@ std::string ModelOf(const GgufTokens& tokens, bool dummy_prefix, bool remove_ext
 
 }  // namespace
 
-Status WriteSentencePieceOfGguf(const GgufFile& file, const std::string& folder) {
+StatusOr<FolderTexts> SentencePieceOfGguf(const GgufFile& file) {
   TESSERA_ASSIGN_OR_RETURN(const GgufTokens tokens, ReadGgufTokens(file));
   TESSERA_ASSIGN_OR_RETURN(json config, TokenizerConfigOf(file, tokens, /*add_bos=*/true));
   bool prefix = true;
@@ -84,9 +84,8 @@ Status WriteSentencePieceOfGguf(const GgufFile& file, const std::string& folder)
     }
   }
   if (!added.empty()) config["added_tokens_decoder"] = std::move(added);
-  TESSERA_RETURN_IF_ERROR(WriteFileAtomically(JoinPath(folder, "tokenizer.model"),
-                                              ModelOf(tokens, prefix, remove_extra)));
-  return WriteTokenizerConfig(folder, config);
+  return FolderTexts{{"tokenizer.model", ModelOf(tokens, prefix, remove_extra)},
+                     {kTokenizerConfig, ConfigText(config)}};
 }
 
 StatusOr<GgufTokenizer> SentencePieceForGguf(const data::SentencePieceTokenizer& tokenizer,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // SentencePiece's BPE: "llama" in GGUF files, tokenizer.model in folders.
 //
-//   TESSERA_RETURN_IF_ERROR(WriteSentencePieceOfGguf(file, folder));
+//   TESSERA_ASSIGN_OR_RETURN(const FolderTexts files, SentencePieceOfGguf(file));
 //   TESSERA_ASSIGN_OR_RETURN(GgufTokenizer made,
 //                            SentencePieceForGguf(tokenizer, path, vocab_size));
 //
@@ -21,8 +21,8 @@
 
 namespace tessera::models {
 
-// tokenizer.model and tokenizer_config.json, into an existing folder.
-Status WriteSentencePieceOfGguf(const GgufFile& file, const std::string& folder);
+// tokenizer.model and tokenizer_config.json.
+StatusOr<FolderTexts> SentencePieceOfGguf(const GgufFile& file);
 
 // `where` begins messages.
 StatusOr<GgufTokenizer> SentencePieceForGguf(const data::SentencePieceTokenizer& tokenizer,

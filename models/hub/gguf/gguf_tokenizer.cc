@@ -9,6 +9,7 @@
 
 #include "base/file.h"
 #include "base/json_text.h"
+#include "base/mounted_folder.h"
 #include "data/tokenizer/byte_tokenizer.h"
 #include "data/tokenizer/sentence_piece/sentence_piece.h"
 #include "data/tokenizer/tokenizer.h"
@@ -72,25 +73,30 @@ StatusOr<std::string> ChatTemplateOf(const std::string& folder) {
 
 }  // namespace
 
-Status WriteTokenizerOfGguf(const GgufFile& file, const std::string& folder) {
+StatusOr<FolderTexts> TokenizerOfGguf(const GgufFile& file) {
   std::string model = "none";
   TESSERA_RETURN_IF_ERROR(file.Read("tokenizer.ggml.model", &model));
-  if (model == "none" || model == "no_vocab") return OkStatus();
+  if (model == "none" || model == "no_vocab") return FolderTexts();
   if (model != "gpt2" && model != "llama") {
     return InvalidArgument(file.path(), ": key 'tokenizer.ggml.model': '", model,
                            "' is not supported; gpt2 and llama are");
   }
+  TESSERA_ASSIGN_OR_RETURN(FolderTexts files,
+                           model == "gpt2" ? BpeOfGguf(file) : SentencePieceOfGguf(file));
   std::string chat;
   TESSERA_RETURN_IF_ERROR(file.Read(kTemplateKey, &chat));
-  if (!chat.empty()) {
-    TESSERA_RETURN_IF_ERROR(WriteFileAtomically(JoinPath(folder, kTemplateFile), chat));
+  if (!chat.empty()) files[std::string(kTemplateFile)] = std::move(chat);
+  // A tokenizer that cannot be read again is refused; other programs want files of their own.
+  const MountedFolder folder(file.path(), MountedTexts(files));
+  const auto loaded = data::LoadTokenizer(folder.path());
+  if (!loaded.ok()) {
+    return InvalidArgument(file.path(),
+                           ": its tokenizer cannot be read: ", Message(loaded.status()));
   }
-  TESSERA_RETURN_IF_ERROR(model == "gpt2" ? WriteBpeOfGguf(file, folder)
-                                          : WriteSentencePieceOfGguf(file, folder));
-  // What cannot be read again is not left there; other programs want files of their own.
-  const auto loaded = data::LoadTokenizer(folder);
-  if (loaded.ok()) return (*loaded)->Save(folder);
-  return InvalidArgument(file.path(), ": its tokenizer cannot be read: ", Message(loaded.status()));
+  for (data::TokenizerFile& more : (*loaded)->FilesToSave()) {
+    files[more.name] = std::move(more.content);
+  }
+  return files;
 }
 
 StatusOr<GgufMetadata> TokenizerMetadata(const std::string& folder, int64_t vocab_size) {

@@ -2,7 +2,7 @@
 // Tokenizers in GGUF files: byte-level BPE ("gpt2" there, with the name of how it splits text) and
 // SentencePiece's BPE ("llama").
 //
-//   TESSERA_RETURN_IF_ERROR(WriteTokenizerOfGguf(file, folder));
+//   TESSERA_ASSIGN_OR_RETURN(const FolderTexts files, TokenizerOfGguf(file));
 //   TESSERA_ASSIGN_OR_RETURN(const GgufMetadata keys, TokenizerMetadata(folder, vocab_size));
 //
 // Texts are split as gpt-2, llama-bpe or qwen2 have it; other ways, and other kinds of tokenizers,
@@ -16,12 +16,13 @@
 
 #include "base/status.h"
 #include "models/hub/gguf/gguf_file.h"
+#include "models/hub/gguf/gguf_tokens.h"
 
 namespace tessera::models {
 
-// Into an existing folder: tokenizer.json or tokenizer.model, with what belongs to it. A file
-// without a tokenizer gives nothing.
-Status WriteTokenizerOfGguf(const GgufFile& file, const std::string& folder);
+// tokenizer.json or tokenizer.model, with what belongs to it. A file without a tokenizer gives
+// nothing.
+StatusOr<FolderTexts> TokenizerOfGguf(const GgufFile& file);
 
 // The tokenizer.* keys for a folder's tokenizer, with a token for each of a model's `vocab_size`
 // ids; of a folder without one, that there is none.

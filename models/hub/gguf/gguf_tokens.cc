@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/hub/gguf/gguf_tokens.h"
 
+#include <memory>
 #include <optional>
 #include <string_view>
 #include <utility>
-
-#include "base/file.h"
 
 namespace tessera::models {
 namespace {
@@ -93,9 +92,17 @@ StatusOr<json> TokenizerConfigOf(const GgufFile& file, const GgufTokens& tokens,
   return config;
 }
 
-Status WriteTokenizerConfig(const std::string& folder, const json& config) {
-  return WriteFileAtomically(JoinPath(folder, "tokenizer_config.json"),
-                             config.dump(2, ' ', false, json::error_handler_t::replace) + "\n");
+MountedFolder::Files MountedTexts(const FolderTexts& texts) {
+  MountedFolder::Files files;
+  for (const auto& [name, content] : texts) {
+    const auto owner = std::make_shared<const std::string>(content);
+    files.emplace(name, MountedFile::OfBytes(owner->data(), std::ssize(*owner), owner));
+  }
+  return files;
+}
+
+std::string ConfigText(const json& config) {
+  return config.dump(2, ' ', false, json::error_handler_t::replace) + "\n";
 }
 
 }  // namespace tessera::models

@@ -5,7 +5,7 @@
 //   TESSERA_ASSIGN_OR_RETURN(const GgufTokens tokens, ReadGgufTokens(file));
 //   TESSERA_ASSIGN_OR_RETURN(json config, TokenizerConfigOf(file, tokens, /*add_bos=*/false));
 //   config["tokenizer_class"] = "GPT2Tokenizer";
-//   TESSERA_RETURN_IF_ERROR(WriteTokenizerConfig(folder, config));
+//   files[kTokenizerConfig] = ConfigText(config);
 //
 //   GgufTokens made(vocab_size);
 //   TESSERA_RETURN_IF_ERROR(made.Set(where, 0, "<s>", GgufTokens::Piece::kControl));
@@ -17,10 +17,12 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
 #include "base/json_text.h"
+#include "base/mounted_folder.h"
 #include "base/status.h"
 #include "data/tokenizer/sentence_piece/model_message.h"
 #include "models/hub/gguf/gguf_file.h"
@@ -51,7 +53,14 @@ StatusOr<GgufTokens> ReadGgufTokens(const GgufFile& file);
 // tokenizer_config.json; `add_bos` holds where the file does not say it.
 StatusOr<nlohmann::json> TokenizerConfigOf(const GgufFile& file, const GgufTokens& tokens,
                                            bool add_bos);
-Status WriteTokenizerConfig(const std::string& folder, const nlohmann::json& config);
+// A name from the file need not be UTF-8.
+std::string ConfigText(const nlohmann::json& config);
+
+// Files of a folder, by name.
+using FolderTexts = std::map<std::string, std::string>;
+// To be mounted.
+MountedFolder::Files MountedTexts(const FolderTexts& texts);
+inline constexpr char kTokenizerConfig[] = "tokenizer_config.json";
 
 // A tokenizer, as GGUF files describe it.
 struct GgufTokenizer {

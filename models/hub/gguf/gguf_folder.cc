@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "models/hub/gguf/gguf_folder.h"
+
+#include <algorithm>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include "models/family.h"
+#include "models/hub/gguf/gguf_tokenizer.h"
+#include "models/hub/quantized_entries.h"
+#include "models/hub/tensor_list.h"
+#include "ops/quantized/quantized_matrix.h"
+
+namespace tessera::models {
+namespace {
+
+using nlohmann::json;
+
+constexpr char kFileName[] = "model.gguf";
+
+std::string ShapeText(const std::vector<int64_t>& shape) {
+  std::string text;
+  for (const int64_t size : shape) text += Concat(text.empty() ? "" : ", ", size);
+  return "[" + text + "]";
+}
+
+// A tensor of the file as an entry of the folder.
+struct Found {
+  ListedTensor listed;
+  const GgufTensor* tensor = nullptr;
+};
+
+// The view of the file's elements that is the folder's tensor: each head's rows as halves instead
+// of pairs, or inputs before outputs.
+void Rearrange(const GgufPlace& place, bool dense, ListedTensor* listed) {
+  const std::vector<int64_t>& shape = listed->entry.shape;
+  if (place.interleaved_heads > 0) {
+    const int64_t half = shape[0] / place.interleaved_heads / 2;
+    const int64_t row = shape.size() > 1 ? shape[1] : 1;
+    listed->sizes = {place.interleaved_heads, 2, half, row};
+    listed->strides = {2 * half * row, row, 2 * row, 1};
+  } else if (dense && place.transposed) {
+    listed->sizes = shape;
+    listed->strides = {1, shape[0]};
+  }
+}
+
+StatusOr<Found> Find(const GgufFile& file, const GgufNames& names, const nn::Parameter& p) {
+  TESSERA_ASSIGN_OR_RETURN(const GgufPlace place, PlaceOf(names, p));
+  TESSERA_ASSIGN_OR_RETURN(const GgufTensor* tensor, file.Get(place.name));
+  const std::vector<int64_t> expected = OutputsFirst(p, place);
+  if (tensor->shape != expected) {
+    return InvalidArgument(file.path(), ": tensor '", tensor->name, "' has shape ",
+                           ShapeText(tensor->shape), "; the model asks for ", ShapeText(expected));
+  }
+  Found found;
+  found.tensor = tensor;
+  found.listed.begin = tensor->begin;
+  const std::optional<QuantType> quant = QuantTypeOf(tensor->type);
+  if (quant) {
+    if (expected.size() != 2) {
+      return InvalidArgument(file.path(), ": tensor '", tensor->name,
+                             "' is quantised, and no matrix");
+    }
+    found.listed.entry = {QuantizedEntryName(p.name, *quant),
+                          DType::kUInt8,
+                          {expected[0], QuantRowBytes(*quant, expected[1])}};
+  } else {
+    const Shape& global = p.placement.global_shape();
+    found.listed.entry = {p.name, *DenseTypeOf(tensor->type), {global.begin(), global.end()}};
+  }
+  Rearrange(place, !quant, &found.listed);
+  return found;
+}
+
+Status CheckNothingIsLeft(const GgufFile& file, const std::vector<Found>& all,
+                          const std::string& architecture) {
+  std::set<std::string> used = {std::string(kGgufRopeFactors)};
+  for (const Found& found : all) used.insert(found.tensor->name);
+  for (const GgufTensor& tensor : file.tensors()) {
+    if (used.count(tensor.name) != 0) continue;
+    return InvalidArgument(file.path(), ": tensor '", tensor.name, "' has no place in a model of ",
+                           architecture);
+  }
+  return OkStatus();
+}
+
+// What config.json says beside the hyperparameters.
+Status AddToConfig(const GgufFile& file, const std::vector<Found>& all, json* config) {
+  DType dtype = DType::kFloat32;
+  for (const Found& found : all) {
+    if (const auto quant = QuantTypeOf(found.tensor->type)) {
+      SetQuantizationConfig(quant, config);
+    } else if (IsHalf(found.listed.entry.dtype)) {
+      dtype = found.listed.entry.dtype;
+    }
+  }
+  (*config)["dtype"] = DTypeName(dtype);
+  for (const char* token : {"bos", "eos"}) {
+    int64_t id = -1;
+    TESSERA_RETURN_IF_ERROR(file.Read(Concat("tokenizer.ggml.", token, "_token_id"), &id));
+    (*config)[Concat(token, "_token_id")] = id < 0 ? json() : json(id);
+  }
+  return OkStatus();
+}
+
+}  // namespace
+
+StatusOr<std::unique_ptr<Model>> ShapesOf(const json& config, const std::string& where) {
+  auto model = BuildModel(config, {.device = Device::Meta(), .initialise = false});
+  if (model.ok()) return model;
+  return Failure(model.status().code(), where, ": ", Message(model.status()));
+}
+
+StatusOr<GgufPlace> PlaceOf(const GgufNames& names, const nn::Parameter& p) {
+  std::optional<GgufPlace> place = names.PlaceOf(p.name);
+  if (place) return *std::move(place);
+  return InvalidArgument("parameter '", p.name, "' has no place in a GGUF file of ",
+                         names.architecture());
+}
+
+std::vector<int64_t> OutputsFirst(const nn::Parameter& p, const GgufPlace& place) {
+  const Shape& global = p.placement.global_shape();
+  std::vector<int64_t> shape(global.begin(), global.end());
+  if (place.transposed) std::reverse(shape.begin(), shape.end());
+  return shape;
+}
+
+StatusOr<MountedFolder> MountGguf(const GgufFile& file) {
+  TESSERA_ASSIGN_OR_RETURN(json config, ConfigOfGguf(file));
+  TESSERA_ASSIGN_OR_RETURN(const auto model, ShapesOf(config, file.path()));
+  TESSERA_ASSIGN_OR_RETURN(const GgufNames names, GgufNames::Of(config));
+  std::vector<Found> all;
+  for (const nn::Parameter* p : model->Parameters()) {
+    if (p->tied_to != nullptr) continue;
+    TESSERA_ASSIGN_OR_RETURN(Found found, Find(file, names, *p));
+    all.push_back(std::move(found));
+  }
+  TESSERA_RETURN_IF_ERROR(CheckNothingIsLeft(file, all, names.architecture()));
+  TESSERA_RETURN_IF_ERROR(AddToConfig(file, all, &config));
+  TESSERA_ASSIGN_OR_RETURN(FolderTexts texts, TokenizerOfGguf(file));
+  std::vector<ListedTensor> listed;
+  for (Found& found : all) listed.push_back(std::move(found.listed));
+  texts["config.json"] = ConfigText(config);
+  texts[std::string(kTensorListName)] = TensorListJson(kFileName, listed).dump();
+  MountedFolder::Files files = MountedTexts(texts);
+  files.emplace(kFileName, file.bytes());
+  return MountedFolder(file.path(), std::move(files));
+}
+
+}  // namespace tessera::models

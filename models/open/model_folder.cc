@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "models/open/model_folder.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <string_view>
+#include <utility>
+
+#include "base/file.h"
+#include "base/tar_archive.h"
+#include "models/hub/gguf/gguf_file.h"
+#include "models/hub/gguf/gguf_folder.h"
+
+namespace tessera::models {
+
+StatusOr<std::string> ModelFolderAt(const std::string& path,
+                                    std::optional<MountedFolder>* mounted) {
+  if (!PathExists(path) || IsDirectory(path)) return path;
+  TESSERA_ASSIGN_OR_RETURN(MappedFile mapped, MappedFile::Open(path));
+  const auto owner = std::make_shared<const MappedFile>(std::move(mapped));
+  TESSERA_ASSIGN_OR_RETURN(
+      *mounted, MountModel(MountedFile::OfBytes(owner->data(), owner->size(), owner), path));
+  return (*mounted)->path();
+}
+
+StatusOr<MountedFolder> MountModel(const MountedFile& file, const std::string& name) {
+  char begin[8];
+  const auto size = std::min<int64_t>(file.size(), sizeof(begin));
+  TESSERA_RETURN_IF_ERROR(file.Read(0, begin, size));
+  if (!BeginsAsGguf(std::string_view(begin, static_cast<size_t>(size)))) {
+    return MountTar(file, name);
+  }
+  TESSERA_ASSIGN_OR_RETURN(const GgufFile gguf, GgufFile::Of(file, name));
+  return MountGguf(gguf);
+}
+
+}  // namespace tessera::models
