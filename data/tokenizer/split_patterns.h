@@ -15,16 +15,21 @@ struct SplitPattern {
   std::string_view pattern;     // a regular expression; "": GPT-2's own (gpt2_split.h)
   bool composes = false;        // texts are NFC
   bool ignores_merges = false;  // a word that is a token needs no merging
+  bool splits_digits = false;   // each digit is a word, before the pattern is looked for
 };
+
+inline constexpr std::string_view kLlama3Pattern =
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+inline constexpr std::string_view kQwen2Pattern =
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
 
 inline constexpr SplitPattern kSplitPatterns[] = {
     {"gpt-2", ""},
-    {"llama-bpe",
-     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)",
-     /*composes=*/false, /*ignores_merges=*/true},
-    {"qwen2",
-     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)",
-     /*composes=*/true},
+    {"llama-bpe", kLlama3Pattern, /*composes=*/false, /*ignores_merges=*/true},
+    {"dbrx", kLlama3Pattern},
+    {"qwen2", kQwen2Pattern, /*composes=*/true},
+    {"deepseek-r1-qwen", kQwen2Pattern},
+    {"smollm", "", /*composes=*/false, /*ignores_merges=*/false, /*splits_digits=*/true},
 };
 
 }  // namespace tessera::data

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Hugging Face folders of GPT-2, Llama, Mistral and Qwen2 out of GGUF files, and back.
+// Hugging Face folders of GPT-2, Llama, Mistral and Qwen out of GGUF files, and back.
 //
 //   TESSERA_RETURN_IF_ERROR(ConvertFromGguf("model-Q8_0.gguf", "folder"));
 //   TESSERA_RETURN_IF_ERROR(ConvertToGguf("folder", "model.gguf"));

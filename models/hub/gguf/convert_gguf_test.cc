@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/hub/gguf/convert_gguf.h"
 
+#include <cmath>
 #include <cstring>
 
 #include "models/hub/gguf/gguf_names.h"
@@ -161,6 +162,18 @@ TEST_F(GgufTest, PositionsAndWindows) {
   EXPECT_EQ((*ReadJsonFile(Path("back/config.json")))["rope_scaling"], yarn["rope_scaling"]);
 
   std::filesystem::remove_all(Path("back"));
+  yarn["rope_scaling"]["beta_fast"] = 24.0;
+  yarn["rope_scaling"]["beta_slow"] = 2.0;
+  yarn["rope_scaling"]["attention_factor"] = 1.25;
+  ExpectRoundTrip(Saved("betas", yarn));
+  EXPECT_EQ((*ReadJsonFile(Path("back/config.json")))["rope_scaling"], yarn["rope_scaling"]);
+
+  std::filesystem::remove_all(Path("back"));
+  ExpectRoundTrip(Saved("qwen3", SmallQwen3()));
+  EXPECT_EQ(BuildModel(*ReadJsonFile(Path("back/config.json")), {})->get()->ParameterCount(),
+            BuildModel(SmallQwen3(), {})->get()->ParameterCount());
+
+  std::filesystem::remove_all(Path("back"));
   json mistral = SmallLlama();
   mistral["model_type"] = "mistral";
   mistral["sliding_window"] = 16;
@@ -172,6 +185,68 @@ TEST_F(GgufTest, PositionsAndWindows) {
   biased["attention_bias"] = biased["mlp_bias"] = true;
   biased["head_dim"] = 32;
   ExpectRoundTrip(Saved("biased", biased));
+}
+
+// Keys as llama.cpp reads them.
+TEST_F(GgufTest, ScalingOfPositions) {
+  ASSERT_TRUE(ConvertToGguf(Saved("m", SmallLlama()), Path("m.gguf")).ok());
+  const GgufFile file = Opened(Path("m.gguf"));
+  const auto config = [&](const GgufMetadata& keys) {
+    GgufMetadata metadata = file.metadata();
+    for (const auto& [key, value] : keys) metadata.emplace_back("llama.rope." + key, value);
+    return ConfigOfGguf(Opened(WithMetadata(file, metadata, "x.gguf")));
+  };
+  const auto scaling = [&](const GgufMetadata& keys) {
+    const auto read = config(keys);
+    EXPECT_TRUE(read.ok()) << Message(read.status());
+    return read.ok() ? read->value("rope_scaling", json()) : json();
+  };
+  const std::string yarn = "yarn", linear = "linear", none = "none";
+  const json by_four = {{"rope_type", "linear"}, {"factor", 4.0}};
+  EXPECT_EQ(scaling({}), json());
+  EXPECT_EQ(scaling({{"scale_linear", 4.0f}}), by_four);
+  EXPECT_EQ(scaling({{"scaling.factor", 4.0f}}), by_four);
+  EXPECT_EQ(scaling({{"scale_linear", 2.0f}, {"scaling.factor", 4.0f}}), by_four);
+  EXPECT_EQ(scaling({{"scaling.type", linear}, {"scaling.factor", 4.0f}}), by_four);
+  EXPECT_EQ(scaling({{"scaling.type", none}, {"scaling.factor", 4.0f}}), json());
+  EXPECT_EQ(scaling({{"scaling.type", linear}, {"scaling.factor", 0.0f}}), json());
+  // Without an original length it is the model's.
+  EXPECT_EQ(scaling({{"scaling.type", yarn}, {"scaling.factor", 4.0f}}),
+            (json{{"rope_type", "yarn"}, {"factor", 4.0}}));
+  const json whole = scaling({{"scaling.type", yarn},
+                              {"scaling.factor", 4.0f},
+                              {"scaling.original_context_length", uint32_t{16}},
+                              {"scaling.attn_factor", 2.0f},
+                              {"scaling.yarn_attn_factor", 0.5f},
+                              {"scaling.yarn_beta_slow", 2.0f},
+                              {"scaling.yarn_ext_factor", -1.0f}});
+  EXPECT_EQ(whole, (json{{"rope_type", "yarn"},
+                         {"factor", 4.0},
+                         {"beta_slow", 2.0},
+                         {"original_max_position_embeddings", 16}}));
+  const json attention =
+      scaling({{"scaling.type", yarn}, {"scaling.factor", 4.0f}, {"scaling.attn_factor", 2.0f}});
+  EXPECT_NEAR(attention["attention_factor"].get<double>(), 2 * (0.1 * std::log(4.0) + 1), 1e-6);
+  EXPECT_TRUE(Refusal(config({{"scaling.type", std::string("longrope")}}).status())
+                  .ends_with(": key 'llama.rope.scaling.type' is not none, linear or yarn"));
+  EXPECT_TRUE(Refusal(config({{"scaling.attn_factor", 2.0f}}).status())
+                  .ends_with("'llama.rope.scaling.attn_factor' is not 1, as it must be without "
+                             "YaRN"));
+  EXPECT_NE(Refusal(config({{"scaling.type", yarn}, {"scaling.yarn_ext_factor", 0.5f}}).status())
+                .find("yarn_ext_factor' is not 1"),
+            std::string::npos);
+}
+
+TEST_F(GgufTest, PartsAreNamed) {
+  ASSERT_TRUE(ConvertToGguf(Saved("m", SmallLlama()), Path("m.gguf")).ok());
+  const GgufFile file = Opened(Path("m.gguf"));
+  GgufMetadata metadata = file.metadata();
+  metadata.emplace_back("split.count", uint16_t{3});
+  const std::string part = WithMetadata(file, metadata, "m-00001-of-00003.gguf");
+  EXPECT_EQ(Refusal(ConvertFromGguf(part, Path("out"))),
+            part +
+                ": is one of 3 parts (m-00001-of-00003.gguf to m-00003-of-00003.gguf); join them "
+                "into one file (llama.cpp: llama-gguf-split --merge)");
 }
 
 TEST_F(GgufTest, WhatCannotBeSaidIsRefused) {
@@ -246,7 +321,7 @@ TEST_F(GgufTest, FilesThatDoNotFitAreRefused) {
     }
   };
   EXPECT_EQ(refusal([&](auto& m, auto&) { set(m, "general.architecture", std::string("bert")); }),
-            "architecture 'bert' is not supported; gpt2, llama and qwen2 are");
+            "architecture 'bert' is not supported; gpt2, llama, qwen2 and qwen3 are");
   EXPECT_EQ(refusal([&](auto& m, auto&) {
               std::erase_if(m, [](auto& v) { return v.first == "llama.block_count"; });
             }),
@@ -254,7 +329,7 @@ TEST_F(GgufTest, FilesThatDoNotFitAreRefused) {
   EXPECT_EQ(refusal([&](auto& m, auto&) { set(m, "llama.rope.dimension_count", uint32_t{8}); }),
             "key 'llama.rope.dimension_count' is not the length of keys");
   EXPECT_EQ(refusal([&](auto& m, auto&) { m.emplace_back("split.count", uint16_t{2}); }),
-            "is one of 2 parts; a whole file is needed");
+            "is one of 2 parts; join them into one file (llama.cpp: llama-gguf-split --merge)");
   EXPECT_EQ(refusal([&](auto& m, auto&) { m.emplace_back("llama.expert_count", uint32_t{8}); }),
             "key 'llama.expert_count' says that this is a mixture of experts");
   EXPECT_EQ(refusal([&](auto& m, auto&) { set(m, "tokenizer.ggml.model", std::string("bert")); }),

@@ -37,11 +37,14 @@ std::string PreTokenizerText(const SplitPattern& splitting) {
                 {"add_prefix_space", false},
                 {"trim_offsets", false},
                 {"use_regex", own}};
-  if (own) return bytes.dump();
-  json split = {{"type", "Split"},
-                {"pattern", {{"Regex", splitting.pattern}}},
-                {"behavior", "Isolated"},
-                {"invert", false}};
+  if (own && !splitting.splits_digits) return bytes.dump();
+  json split = {{"type", "Digits"}, {"individual_digits", true}};
+  if (!own) {
+    split = {{"type", "Split"},
+             {"pattern", {{"Regex", splitting.pattern}}},
+             {"behavior", "Isolated"},
+             {"invert", false}};
+  }
   json steps = json::array();
   steps.push_back(std::move(split));
   steps.push_back(std::move(bytes));
@@ -71,13 +74,29 @@ std::string PostProcessorText(const json& config, const GgufTokens& tokens) {
                             [&](int32_t id) { return tokens.texts[static_cast<size_t>(id)]; });
 }
 
+// Other names that llama.cpp has for the patterns.
+constexpr std::pair<std::string_view, std::string_view> kAliases[] = {
+    {"phi-2", "gpt-2"},        {"jina-es", "gpt-2"},       {"jina-de", "gpt-2"},
+    {"jina-v2-es", "gpt-2"},   {"jina-v2-de", "gpt-2"},    {"gigachat", "gpt-2"},
+    {"a.x-4.0", "gpt-2"},      {"mellum", "gpt-2"},        {"modern-bert", "gpt-2"},
+    {"exaone4", "gpt-2"},      {"olmo", "gpt-2"},          {"mpt", "gpt-2"},
+    {"trillion", "gpt-2"},     {"llama3", "llama-bpe"},    {"llama-v3", "llama-bpe"},
+    {"falcon3", "llama-bpe"},  {"falcon-h1", "llama-bpe"}, {"pixtral", "llama-bpe"},
+    {"midm-2.0", "llama-bpe"}, {"lfm2", "llama-bpe"},      {"smaug-bpe", "dbrx"},
+    {"kormo", "qwen2"},        {"f2llmv2", "qwen2"},       {"megrez", "qwen2"},
+    {"stablelm2", "qwen2"},    {"hunyuan", "qwen2"},       {"starcoder", "smollm"},
+    {"refact", "smollm"},      {"command-r", "smollm"},    {"codeshell", "smollm"},
+    {"exaone", "smollm"},      {"minerva-7b", "smollm"}};
+
 StatusOr<const SplitPattern*> SplittingOf(const GgufFile& file) {
   // Files that are older than the key.
   std::string architecture;
   TESSERA_RETURN_IF_ERROR(file.Read("general.architecture", &architecture));
   std::string name = architecture == "gpt2" ? "gpt-2" : architecture;
   TESSERA_RETURN_IF_ERROR(file.Read("tokenizer.ggml.pre", &name));
-  if (name == "llama3" || name == "llama-v3") name = "llama-bpe";
+  for (const auto& [alias, pattern] : kAliases) {
+    if (name == alias) name = pattern;
+  }
   for (const SplitPattern& known : data::kSplitPatterns) {
     if (known.name == name) return &known;
   }
@@ -122,9 +141,11 @@ StatusOr<const SplitPattern*> SplittingOf(const json& root, const std::string& w
 StatusOr<FolderTexts> BpeOfGguf(const GgufFile& file) {
   TESSERA_ASSIGN_OR_RETURN(const SplitPattern* splitting, SplittingOf(file));
   TESSERA_ASSIGN_OR_RETURN(const GgufTokens tokens, ReadGgufTokens(file));
-  TESSERA_ASSIGN_OR_RETURN(json config, TokenizerConfigOf(file, tokens, /*add_bos=*/false));
-  config["tokenizer_class"] =
-      splitting->pattern.empty() ? "GPT2Tokenizer" : "PreTrainedTokenizerFast";
+  // Llama 3's texts begin with a token, whether or not the file says so.
+  const bool add_bos = splitting->name == "llama-bpe";
+  TESSERA_ASSIGN_OR_RETURN(json config, TokenizerConfigOf(file, tokens, add_bos));
+  const bool as_gpt2 = splitting->pattern.empty() && !splitting->splits_digits;
+  config["tokenizer_class"] = as_gpt2 ? "GPT2Tokenizer" : "PreTrainedTokenizerFast";
   std::vector<std::string> merges;
   TESSERA_RETURN_IF_ERROR(file.Read("tokenizer.ggml.merges", &merges));
 

@@ -4,9 +4,9 @@
 //   TESSERA_ASSIGN_OR_RETURN(const FolderTexts files, BpeOfGguf(file));
 //   TESSERA_ASSIGN_OR_RETURN(GgufTokenizer made, BpeForGguf(tokenizer, text, path, vocab_size));
 //
-// A GGUF file names how texts are split before merging: gpt-2, llama-bpe or qwen2. Other names, and
-// in a tokenizer.json other patterns and other kinds of models, are refused, with the names there
-// are.
+// A GGUF file names how texts are split before merging (data/tokenizer/split_patterns.h; llama.cpp
+// has several names for some of them). Other names, and in a tokenizer.json other patterns and
+// other kinds of models, are refused, with the names there are.
 #ifndef TESSERA_MODELS_HUB_GGUF_GGUF_BPE_H_
 #define TESSERA_MODELS_HUB_GGUF_GGUF_BPE_H_
 

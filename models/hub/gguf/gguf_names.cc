@@ -41,6 +41,8 @@ constexpr Name kLlamaNames[] = {
     {"model.layers.#.input_layernorm", "blk.#.attn_norm"},
     {"model.layers.#.self_attn.q_proj", "blk.#.attn_q"},
     {"model.layers.#.self_attn.k_proj", "blk.#.attn_k"},
+    {"model.layers.#.self_attn.q_norm", "blk.#.attn_q_norm"},
+    {"model.layers.#.self_attn.k_norm", "blk.#.attn_k_norm"},
     {"model.layers.#.self_attn.v_proj", "blk.#.attn_v"},
     {"model.layers.#.self_attn.o_proj", "blk.#.attn_output"},
     {"model.layers.#.post_attention_layernorm", "blk.#.ffn_norm"},
@@ -61,6 +63,23 @@ RotaryScaling Llama3Scaling() {
           .original_positions = 8192,
           .low_frequency_factor = 1,
           .high_frequency_factor = 4};
+}
+
+bool IsArchitecture(std::string_view name) {
+  return name == "gpt2" || name == "llama" || name == "qwen2" || name == "qwen3";
+}
+
+// " (m-00001-of-00003.gguf to m-00003-of-00003.gguf)"; "": the file's name does not say.
+std::string NamesOfParts(const GgufFile& file, int64_t parts) {
+  const auto padded = [](int64_t number) {
+    const std::string digits = std::to_string(number);
+    return std::string(digits.size() < 5 ? 5 - digits.size() : 0, '0') + digits;
+  };
+  const std::string name = file.path().substr(file.path().rfind('/') + 1);
+  const std::string end = Concat("-of-", padded(parts), ".gguf");
+  if (!name.ends_with(end) || name.size() < end.size() + 5) return "";
+  const std::string begin = name.substr(0, name.size() - end.size() - 5);
+  return Concat(" (", begin, padded(1), end, " to ", begin, padded(parts), end, ")");
 }
 
 uint32_t Count(int64_t value) { return static_cast<uint32_t>(value); }
@@ -187,22 +206,58 @@ StatusOr<json> Llama3Keys(const GgufFile& file, double base, int64_t head_dim) {
               {"original_max_position_embeddings", scaling.original_positions}};
 }
 
+// What YaRN multiplies what is rotated by (nn/rotary.h), where nothing else is said.
+double YarnFactor(double factor) { return 0.1 * std::log(factor) + 1; }
+
+StatusOr<json> YarnKeys(KeyReader* reader, double factor, double attention) {
+  RotaryScaling yarn;
+  double extrapolation = 1;
+  reader->MayRead("rope.scaling.yarn_beta_fast", &yarn.beta_fast);
+  reader->MayRead("rope.scaling.yarn_beta_slow", &yarn.beta_slow);
+  reader->MayRead("rope.scaling.original_context_length", &yarn.original_positions);
+  reader->MayRead("rope.scaling.yarn_ext_factor", &extrapolation);
+  // A negative one is llama.cpp's "unset".
+  reader->Require("rope.scaling.yarn_ext_factor", extrapolation == 1 || extrapolation < 0,
+                  "is not 1, which is all that is supported");
+  json keys = {{"rope_type", "yarn"}, {"factor", Decimal(factor)}};
+  if (yarn.original_positions > 0) {
+    keys["original_max_position_embeddings"] = yarn.original_positions;
+  }
+  if (yarn.beta_fast != RotaryScaling().beta_fast) keys["beta_fast"] = Decimal(yarn.beta_fast);
+  if (yarn.beta_slow != RotaryScaling().beta_slow) keys["beta_slow"] = Decimal(yarn.beta_slow);
+  if (attention != 1) keys["attention_factor"] = Decimal(attention * YarnFactor(factor));
+  TESSERA_RETURN_IF_ERROR(reader->status());
+  return keys;
+}
+
 // Null: positions are as they were trained.
 StatusOr<json> ScalingKeys(const GgufFile& file, KeyReader* reader, double base, int64_t head_dim) {
-  if (file.Find(kGgufRopeFactors) != nullptr) return Llama3Keys(file, base, head_dim);
-  std::string type = "none";
-  reader->MayRead("rope.scaling.type", &type);
-  if (type == "none") return json();
-  reader->Require("rope.scaling.type", type == "linear" || type == "yarn",
-                  "is not none, linear or yarn");
   double factor = 1;
+  double attention = 1;
+  double yarn_attention = 1;
+  reader->MayRead("rope.scale_linear", &factor);  // older files
   reader->MayRead("rope.scaling.factor", &factor);
-  json keys = {{"rope_type", type}, {"factor", Decimal(factor)}};
-  if (type == "yarn") {
-    keys["original_max_position_embeddings"] =
-        reader->Needed("rope.scaling.original_context_length");
+  reader->MayRead("rope.scaling.attn_factor", &attention);
+  reader->MayRead("rope.scaling.yarn_attn_factor", &yarn_attention);
+  attention *= yarn_attention;
+  if (factor == 0) factor = 1;  // llama.cpp's "unset"
+  std::string type = "linear";  // of a factor without a type
+  reader->MayRead("rope.scaling.type", &type);
+  reader->Require("rope.scaling.type", type == "none" || type == "linear" || type == "yarn",
+                  "is not none, linear or yarn");
+  reader->Require("rope.scaling.attn_factor", attention == 1 || (type == "yarn" && attention > 0),
+                  "is not 1, as it must be without YaRN");
+  TESSERA_RETURN_IF_ERROR(reader->status());
+  const bool scales = type == "yarn" || (type == "linear" && factor != 1);
+  if (file.Find(kGgufRopeFactors) != nullptr) {
+    reader->Require("rope.scaling.type", !scales,
+                    "scales positions, which 'rope_freqs.weight' does already");
+    TESSERA_RETURN_IF_ERROR(reader->status());
+    return Llama3Keys(file, base, head_dim);
   }
-  return keys;
+  if (!scales) return json();
+  if (type == "yarn") return YarnKeys(reader, factor, attention);
+  return json{{"rope_type", type}, {"factor", Decimal(factor)}};
 }
 
 StatusOr<json> LlamaConfigOf(const GgufFile& file, const std::string& architecture) {
@@ -246,10 +301,12 @@ StatusOr<json> LlamaConfigOf(const GgufFile& file, const std::string& architectu
   TESSERA_ASSIGN_OR_RETURN(json scaling, ScalingKeys(file, &reader, base, head_dim));
   TESSERA_RETURN_IF_ERROR(reader.status());
   if (!scaling.is_null()) config["rope_scaling"] = std::move(scaling);
-  if (head_dim * heads != width) config["head_dim"] = head_dim;
-  if (architecture == "qwen2") {
+  const bool qwen = architecture != "llama";
+  if (head_dim * heads != width || architecture == "qwen3") config["head_dim"] = head_dim;
+  if (qwen) {
     reader.Require("attention.sliding_window", window == 0, "is not supported");
-    config["architectures"] = json::array({"Qwen2ForCausalLM"});
+    config["architectures"] =
+        json::array({architecture == "qwen2" ? "Qwen2ForCausalLM" : "Qwen3ForCausalLM"});
   } else if (window > 0) {
     config["model_type"] = "mistral";
     config["architectures"] = json::array({"MistralForCausalLM"});
@@ -296,7 +353,8 @@ Status GgufNames::TakeLlama(const json& json) {
       std::all_of(c.windows.begin(), c.windows.end(), [window](int64_t w) { return w == window; });
   if (c.hidden_act != "silu") return Unsayable("hidden_act", c.hidden_act);
   if (c.rotary.share != 1) return Unsayable("partial_rotary_factor", "a part of a head");
-  if (!one_window || (window > 0 && architecture_ == "qwen2")) {
+  if (c.has_head_norms && c.qkv_bias) return Unsayable("attention_bias", "true");
+  if (!one_window || (window > 0 && architecture_ != "llama")) {
     return Unsayable("sliding_window", "a window of some layers");
   }
   heads_ = c.num_attention_heads;
@@ -327,14 +385,24 @@ Status GgufNames::TakeLlama(const json& json) {
       return OkStatus();
     case RotaryScaling::kYarn: {
       const RotaryScaling usual;
-      if (scaling.beta_fast != usual.beta_fast || scaling.beta_slow != usual.beta_slow ||
-          scaling.truncate != usual.truncate || scaling.mscale != 0 ||
-          scaling.mscale_all_dim != 0 || scaling.attention_factor != 0) {
-        return Unsayable("rope_scaling", "YaRN with betas or factors of its own");
+      const auto add = [this](std::string_view key, double value) {
+        Add(key, static_cast<float>(value));
+      };
+      if (!scaling.truncate || scaling.mscale != 0 || scaling.mscale_all_dim != 0) {
+        return Unsayable("rope_scaling", "YaRN with mscale or without truncate");
       }
       Add("rope.scaling.type", std::string("yarn"));
-      Add("rope.scaling.factor", static_cast<float>(scaling.factor));
+      add("rope.scaling.factor", scaling.factor);
       Add("rope.scaling.original_context_length", Count(scaling.original_positions));
+      if (scaling.beta_fast != usual.beta_fast) {
+        add("rope.scaling.yarn_beta_fast", scaling.beta_fast);
+      }
+      if (scaling.beta_slow != usual.beta_slow) {
+        add("rope.scaling.yarn_beta_slow", scaling.beta_slow);
+      }
+      if (scaling.attention_factor != 0) {
+        add("rope.scaling.attn_factor", scaling.attention_factor / YarnFactor(scaling.factor));
+      }
       return OkStatus();
     }
     case RotaryScaling::kLinear:
@@ -351,7 +419,7 @@ Status GgufNames::TakeLlama(const json& json) {
 StatusOr<GgufNames> GgufNames::Of(const json& config) {
   GgufNames names;
   const std::string type = config.value("model_type", "");
-  if (type == "gpt2" || type == "llama" || type == "qwen2") names.architecture_ = type;
+  if (IsArchitecture(type)) names.architecture_ = type;
   if (type == "mistral") names.architecture_ = "llama";
   if (names.architecture_.empty()) return Unsayable("model_type", type);
   TESSERA_RETURN_IF_ERROR(type == "gpt2" ? names.TakeGpt(config) : names.TakeLlama(config));
@@ -382,14 +450,15 @@ std::optional<GgufPlace> GgufNames::PlaceOf(const std::string& parameter) const 
 StatusOr<json> ConfigOfGguf(const GgufFile& file) {
   std::string architecture;
   TESSERA_RETURN_IF_ERROR(file.Read("general.architecture", &architecture));
-  if (architecture != "gpt2" && architecture != "llama" && architecture != "qwen2") {
-    return InvalidArgument(file.path(), ": architecture '", architecture,
-                           "' is not supported; gpt2, llama and qwen2 are");
-  }
   int64_t parts = 1;
   TESSERA_RETURN_IF_ERROR(file.Read("split.count", &parts));
   if (parts > 1) {
-    return InvalidArgument(file.path(), ": is one of ", parts, " parts; a whole file is needed");
+    return InvalidArgument(file.path(), ": is one of ", parts, " parts", NamesOfParts(file, parts),
+                           "; join them into one file (llama.cpp: llama-gguf-split --merge)");
+  }
+  if (!IsArchitecture(architecture)) {
+    return InvalidArgument(file.path(), ": architecture '", architecture,
+                           "' is not supported; gpt2, llama, qwen2 and qwen3 are");
   }
   TESSERA_ASSIGN_OR_RETURN(
       json config, architecture == "gpt2" ? GptConfigOf(file) : LlamaConfigOf(file, architecture));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What GPT-2, Llama, Mistral and Qwen2 are called in GGUF files: their architectures there (gpt2,
-// llama for both Llama and Mistral, qwen2), hyperparameters and tensors.
+// What GPT-2, Llama, Mistral, Qwen2 and Qwen3 are called in GGUF files: their architectures there
+// (gpt2, llama for both Llama and Mistral, qwen2, qwen3), hyperparameters and tensors.
 //
 //   TESSERA_ASSIGN_OR_RETURN(const GgufNames names, GgufNames::Of(config_json));
 //   names.metadata();                                            // "gpt2.block_count" and so on

@@ -45,6 +45,13 @@ inline nlohmann::json SmallQwen() {
   return config;
 }
 
+inline nlohmann::json SmallQwen3() {
+  nlohmann::json config = SmallQwen();
+  config["model_type"] = "qwen3";
+  config["head_dim"] = 32;
+  return config;
+}
+
 class GgufTest : public testing::Test {
  protected:
   GgufTest()
@@ -125,6 +132,17 @@ class GgufTest : public testing::Test {
       }
       tensors = changed;
     });
+  }
+  // The tensors of a file under other metadata.
+  std::string WithMetadata(const GgufFile& file, const GgufMetadata& metadata,
+                           const std::string& name) const {
+    auto writer = GgufWriter::Create(Path(name), metadata, file.tensors());
+    EXPECT_TRUE(writer.ok()) << Message(writer.status());
+    for (const GgufTensor& t : file.tensors()) {
+      EXPECT_TRUE(writer->Append(file.BytesOf(t), t.nbytes).ok());
+    }
+    EXPECT_TRUE(writer->Commit().ok());
+    return Path(name);
   }
   // folder -> a.gguf -> back -> b.gguf.
   void ExpectRoundTrip(const std::string& folder) const {

@@ -5,9 +5,9 @@
 //   TESSERA_ASSIGN_OR_RETURN(const FolderTexts files, TokenizerOfGguf(file));
 //   TESSERA_ASSIGN_OR_RETURN(const GgufMetadata keys, TokenizerMetadata(folder, vocab_size));
 //
-// Texts are split as gpt-2, llama-bpe or qwen2 have it; other ways, and other kinds of tokenizers,
-// are refused by name. Tessera's byte tokenizer becomes a byte-level BPE without merges, with the
-// same ids, in which "<|endoftext|>" is found in texts. A chat template goes along.
+// Ways of splitting texts without a name (gguf_bpe.h), and other kinds of tokenizers, are refused.
+// Tessera's byte tokenizer becomes a byte-level BPE without merges, with the same ids, in which
+// "<|endoftext|>" is found in texts. A chat template goes along.
 #ifndef TESSERA_MODELS_HUB_GGUF_GGUF_TOKENIZER_H_
 #define TESSERA_MODELS_HUB_GGUF_GGUF_TOKENIZER_H_
 

@@ -2,8 +2,10 @@
 #include "models/hub/gguf/gguf_tokenizer.h"
 
 #include <cstdio>
+#include <cstdlib>
 
 #include "data/tokenizer/byte_tokenizer.h"
+#include "models/hub/gguf/gguf_folder.h"
 #include "models/hub/gguf/gguf_test_models.h"
 
 namespace tessera::models {
@@ -33,12 +35,7 @@ class TokenizerTest : public GgufTest {
     GgufMetadata metadata = file.metadata();
     std::erase_if(metadata, [](const auto& v) { return v.first.starts_with("tokenizer."); });
     metadata.insert(metadata.end(), tokenizer.begin(), tokenizer.end());
-    auto writer = GgufWriter::Create(Path("t.gguf"), metadata, file.tensors());
-    EXPECT_TRUE(writer.ok()) << Message(writer.status());
-    for (const GgufTensor& t : file.tensors()) {
-      EXPECT_TRUE(writer->Append(file.BytesOf(t), t.nbytes).ok());
-    }
-    EXPECT_TRUE(writer->Commit().ok());
+    WithMetadata(file, metadata, "t.gguf");
     const Status status = ConvertFromGguf(Path("t.gguf"), Path("t"));
     EXPECT_TRUE(status.ok()) << Message(status);
     // The other way gives the same keys.
@@ -61,7 +58,7 @@ class TokenizerTest : public GgufTest {
 };
 
 TEST_F(TokenizerTest, ByteLevelBpe) {
-  for (const std::string pre : {"gpt-2", "llama-bpe", "qwen2"}) {
+  for (const std::string pre : {"gpt-2", "llama-bpe", "qwen2", "dbrx", "smollm"}) {
     std::filesystem::remove_all(Path("t"));
     std::vector<std::string> tokens = {"1",    "2", "3",         "12",      "123",   "23",
                                        "1234", "4", "<|begin|>", "<|end|>", "<tool>"};
@@ -82,10 +79,12 @@ TEST_F(TokenizerTest, ByteLevelBpe) {
         {"tokenizer.ggml.add_bos_token", bos},
         {"tokenizer.ggml.add_eos_token", false},
     });
-    // Llama 3 has three digits in a word, Qwen2 one, GPT-2 all.
-    const std::vector<int32_t> digits = pre == "gpt-2"       ? std::vector<int32_t>{6}
-                                        : pre == "llama-bpe" ? std::vector<int32_t>{4, 7}
-                                                             : std::vector<int32_t>{0, 1, 2, 7};
+    // Llama 3 has three digits in a word, Qwen2 and SmolLM one, GPT-2 all. Llama 3 takes a word
+    // that is a token without merging.
+    const bool three = pre == "llama-bpe" || pre == "dbrx";
+    const std::vector<int32_t> digits = pre == "gpt-2" ? std::vector<int32_t>{6}
+                                        : three        ? std::vector<int32_t>{4, 7}
+                                                       : std::vector<int32_t>{0, 1, 2, 7};
     EXPECT_EQ(Ids(folder, "1234"), digits) << pre;
     EXPECT_EQ(Ids(folder, "4<|end|>4<tool>"), (std::vector<int32_t>{7, 9, 7, 10})) << pre;
     const auto tokenizer = data::LoadTokenizer(folder);
@@ -96,6 +95,65 @@ TEST_F(TokenizerTest, ByteLevelBpe) {
     const data::RowTemplate* const row = (*tokenizer)->row_template(false);
     EXPECT_EQ(row != nullptr && row->items.front().id == 8, bos);
   }
+}
+
+// llama.cpp's other names, and what it does where a file does not say whether texts begin with BOS.
+TEST_F(TokenizerTest, NamesAndDefaultsOfFiles) {
+  std::vector<std::string> tokens = {"1", "2", "12", "<|begin|>"};
+  std::vector<int32_t> types = {1, 1, 1, 3};
+  Fill(&tokens, &types);
+  ASSERT_TRUE(ConvertToGguf(Saved("m", SmallLlama()), Path("m.gguf")).ok());
+  const GgufFile file = Opened(Path("m.gguf"));
+  struct Case {
+    std::string pre;
+    bool one_word;  // "12" is one
+    bool begins;
+  };
+  for (const Case& c : {Case{"llama3", true, true},
+                        {"llama-v3", true, true},
+                        {"falcon3", true, true},
+                        {"pixtral", true, true},
+                        {"smaug-bpe", true, false},
+                        {"deepseek-r1-qwen", false, false},
+                        {"megrez", false, false},
+                        {"phi-2", true, false},
+                        {"starcoder", false, false}}) {
+    GgufMetadata metadata = file.metadata();
+    std::erase_if(metadata, [](const auto& v) { return v.first.starts_with("tokenizer."); });
+    const GgufMetadata keys = {
+        {"tokenizer.ggml.model", std::string("gpt2")},
+        {"tokenizer.ggml.pre", c.pre},
+        {"tokenizer.ggml.bos_token_id", uint32_t{3}},
+        {"tokenizer.ggml.tokens", GgufArray(tokens)},
+        {"tokenizer.ggml.token_type", GgufArray(types)},
+        {"tokenizer.ggml.merges", GgufArray(std::vector<std::string>{"1 2"})}};
+    metadata.insert(metadata.end(), keys.begin(), keys.end());
+    const auto folder = MountGguf(Opened(WithMetadata(file, metadata, "t.gguf")));
+    ASSERT_TRUE(folder.ok()) << Message(folder.status());
+    EXPECT_EQ(Ids(folder->path(), "12"),
+              c.one_word ? std::vector<int32_t>{2} : (std::vector<int32_t>{0, 1}))
+        << c.pre;
+    const auto tokenizer = data::LoadTokenizer(folder->path());
+    const data::RowTemplate* const row = (*tokenizer)->row_template(false);
+    EXPECT_EQ(row != nullptr && row->items.front().id == 3, c.begins) << c.pre;
+    std::filesystem::remove(Path("t.gguf"));
+  }
+}
+
+// A real file, where this machine has one.
+TEST_F(TokenizerTest, SmolLM) {
+  const char* const path = std::getenv("TESSERA_SMOLLM_GGUF");
+  if (path == nullptr) GTEST_SKIP() << "TESSERA_SMOLLM_GGUF names no file of SmolLM";
+  const GgufFile file = Opened(path);
+  const auto files = TokenizerOfGguf(file);
+  ASSERT_TRUE(files.ok()) << Message(files.status());
+  EXPECT_TRUE(files->count("chat_template.jinja") == 1);
+  const MountedFolder folder("smollm", MountedTexts(*files));
+  const auto tokenizer = data::LoadTokenizer(folder.path());
+  ASSERT_TRUE(tokenizer.ok()) << Message(tokenizer.status());
+  EXPECT_EQ((*tokenizer)->vocab_size(), 49152);
+  const std::string text = "In 2024, it's <|im_start|>";
+  EXPECT_EQ((*tokenizer)->Decode((*tokenizer)->Encode(text)), text);
 }
 
 TEST_F(TokenizerTest, SentencePiece) {
