@@ -16,6 +16,7 @@
 #include "core/dtype.h"
 #include "models/hub/convert_model.h"
 #include "models/hub/gguf/convert_gguf.h"
+#include "models/hub/gguf/gguf_file.h"
 #include "models/hub/save_model.h"
 #include "models/hub/weight_files.h"
 #include "ops/quantized/quantized_matrix.h"
@@ -107,18 +108,18 @@ std::string ClosingLine(const models::TensorsWritten& written, const std::string
 
 Status Convert(const ConvertFlags& flags, const models::WriteWatch& watch) {
   std::optional<OutputLock> lock;
-  if (IsGguf(flags.from) || IsGguf(flags.to)) {
-    if (!flags.quantize.empty() || !flags.adapter.empty()) {
-      return InvalidArgument(
-          "a folder is read and written here; `tessera convert` goes from and to GGUF");
-    }
+  const bool from_gguf = IsGguf(flags.from) || models::IsGgufFile(flags.from);
+  const bool changes = !flags.quantize.empty() || !flags.adapter.empty();
+  if (changes && IsGguf(flags.to)) {
+    return InvalidArgument("a folder is written here; `tessera convert` goes to GGUF");
+  }
+  if (IsGguf(flags.to) || (from_gguf && !changes)) {
     if (!flags.dtype.empty() || flags.shard_size != ConvertFlags().shard_size) {
       return InvalidArgument("--dtype and --shard-size mean nothing to a GGUF file");
     }
     TESSERA_RETURN_IF_ERROR(Claim(flags, &lock));
-    return IsGguf(flags.from)
-               ? models::ConvertFromGguf(flags.from, flags.to, flags.overwrite, watch)
-               : models::ConvertToGguf(flags.from, flags.to, watch);
+    return from_gguf ? models::ConvertFromGguf(flags.from, flags.to, flags.overwrite, watch)
+                     : models::ConvertToGguf(flags.from, flags.to, watch);
   }
   models::ConvertOptions options;
   if (!flags.dtype.empty()) {
@@ -144,7 +145,11 @@ Status Convert(const ConvertFlags& flags, const models::WriteWatch& watch) {
   options.overwrite = flags.overwrite;
   options.watch = watch;
   TESSERA_RETURN_IF_ERROR(Claim(flags, &lock));
-  return models::ConvertModel(flags.from, flags.to, options);
+  std::string from = flags.from;
+  if (from_gguf) {
+    TESSERA_ASSIGN_OR_RETURN(from, FolderOrArchive(flags.from));
+  }
+  return models::ConvertModel(from, flags.to, options);
 }
 
 Status RunConvert(const std::string& command, const ConvertFlags& flags) {
@@ -183,7 +188,9 @@ void AddMergeCommand(CLI::App& app, CommandState& state) {
   CLI::App* command =
       app.add_subcommand("merge", "Write a model's folder with an adapter in its weights");
   OptionTable table = OptionTable::Of<F>("Options");
-  table.Add("base", &F::from, "the folder of the model that the adapter is for", {.type = "BASE"})
+  table
+      .Add("base", &F::from, "the folder or GGUF file of the model that the adapter is for",
+           {.type = "BASE"})
       .Add("adapter", &F::adapter, "the adapter's folder, as PEFT writes it", {.type = "ADAPTER"})
       .Add("to", &F::to, kOutHelp, {.type = "OUT"});
   command->footer(
@@ -198,7 +205,7 @@ void AddQuantizeCommand(CLI::App& app, CommandState& state) {
   CLI::App* command =
       app.add_subcommand("quantize", "Write a model's folder with weights as small integers");
   OptionTable table = OptionTable::Of<F>("Options");
-  table.Add("from", &F::from, "a model's folder", {.type = "IN"})
+  table.Add("from", &F::from, "a model's folder, or a GGUF file", {.type = "IN"})
       .Add("to", &F::to, kOutHelp, {.type = "OUT"})
       .Add("type", &F::quantize,
            Concat(QuantTypeNames(), "; the digit is the bits of a weight's number").c_str(),

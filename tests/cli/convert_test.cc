@@ -196,9 +196,16 @@ TEST_F(ConvertTest, QuantisedWeights) {
     Succeed({"train", file, "--data", Path("text.txt"), "--out", from + "_lora", "--adapter",
              "lora", "--max-steps", "1", "--seq-len", "32", "--batch-size", "2"});
     EXPECT_NE(generate(file, {"--adapter", from + "_lora/model"}), "");
+    for (const std::string& base : {file, from + "_back"}) {
+      Succeed({"merge", base, from + "_lora/model", Path("merged"), "--overwrite"});
+      fs::rename(Path("merged/model.safetensors"), base + ".merged");
+      fs::remove_all(Path("merged"));
+    }
+    EXPECT_EQ(*ReadFile(file + ".merged"), *ReadFile(from + "_back.merged"));
   }
   ExpectRefused({"convert", Path("int8"), Path("int8.gguf")}, "int8");
-  ExpectRefused({"quantize", model, Path("x.gguf"), "--type", "q8_0"}, "`tessera convert` goes");
+  ExpectRefused({"quantize", model, Path("x.gguf"), "--type", "q8_0"},
+                "`tessera convert` goes to GGUF");
   ExpectRefused({"convert", Path("q8_0.gguf"), Path("x"), "--dtype", "float16"}, "--dtype");
   // An adapter trains over them, and goes with them.
   Succeed({"train", Path("q8_0"), "--data", Path("text.txt"), "--out", Path("lora"), "--adapter",

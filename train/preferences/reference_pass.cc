@@ -6,18 +6,21 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "autograd/autocast.h"
 #include "autograd/autograd.h"
 #include "base/file.h"
+#include "base/mounted_folder.h"
 #include "core/safetensors.h"
 #include "data/dataset/token_cache.h"
 #include "data/preference/preference_dataset.h"
 #include "models/hub/load_model.h"
 #include "models/hub/weight_file.h"
 #include "models/model_keys.h"
+#include "models/open/model_folder.h"
 #include "nlohmann/json.hpp"
 #include "train/engine/engine.h"
 #include "train/engine/engine_options.h"
@@ -71,19 +74,22 @@ Status CheckJudge(const models::Model& judge, const models::Model& trained, cons
   return OkStatus();
 }
 
-// The model of the folder `data.reference_model` on this rank, none of which trains.
+// The model of `data.reference_model`, a folder or a file that holds one, on this rank; none of it
+// trains.
 StatusOr<Judge> LoadJudge(const RunConfig& run, const TaskData& data, const models::Model& trained,
                           const dist::Mesh& mesh) {
-  const std::string& folder = data.reference_model;
-  RunConfig config = run;
-  config.model = folder;
-  config.adapter.clear();
+  std::optional<MountedFolder> mounted;  // what is loaded outlives it
+  std::string folder;
   const auto described = [&]() -> StatusOr<json> {
+    TESSERA_ASSIGN_OR_RETURN(folder, models::ModelFolderAt(data.reference_model, &mounted));
     if (!IsDirectory(folder)) {
       return InvalidArgument("reference_model: '", folder, "' is no folder of a model");
     }
     return models::ReadModelConfig(folder);
   }();
+  RunConfig config = run;
+  config.model = folder;
+  config.adapter.clear();
   TESSERA_RETURN_IF_ERROR(Agree(mesh, described.status()));
   const auto build = BuildContextOf(config, mesh, trained.build().device);
   TESSERA_RETURN_IF_ERROR(Agree(mesh, build.status()));
@@ -169,6 +175,10 @@ StatusOr<std::vector<double>> JudgeAll(const Judge& judge, const PreferenceDatas
 // A folder's files of weights, as far as the disk tells them from others.
 json DescribeWeights(const std::string& folder) {
   json files = json::array();
+  if (!IsDirectory(folder)) {  // a file that holds one
+    const auto described = data::DescribeFiles({folder});
+    return described.ok() ? *described : json(folder);
+  }
   const auto names = ListDirectory(folder);
   if (!names.ok()) return files;
   for (const std::string& name : *names) {
@@ -186,7 +196,7 @@ std::string DependsOn(const RunConfig& config, const TaskData& data, const model
   const std::string& folder = other ? data.reference_model : config.model;
   json key = {{"pairs", pairs.made_from()},
               {"folder", folder},
-              {"weights", IsDirectory(folder) ? DescribeWeights(folder) : json(config.seed)},
+              {"weights", PathExists(folder) ? DescribeWeights(folder) : json(config.seed)},
               {"dtype", config.dtype},
               {"autocast", config.autocast}};
   // A model with the same weights and another configuration gives other numbers.

@@ -86,7 +86,7 @@ Status CheckKeys(const TaskInput& input, const PreferenceOptions& keys) {
         "reference_model is missing: the folder of the model that was trained on preferences does "
         "not say what it began with");
   }
-  if (IsDirectory(config.model)) return OkStatus();
+  if (models::FindPreset(config.model) == nullptr) return OkStatus();
   return InvalidArgument("reference_model is missing: '", config.model,
                          "' begins with random weights, and there is no adapter beside a model to "
                          "hold on to");

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstdlib>
 
 #include "autograd/autograd.h"
 #include "base/file.h"
@@ -218,7 +219,20 @@ TEST_F(PreferenceTest, TheReferenceMayBeAFolder) {
     Train(config);
     EXPECT_EQ(Rows(config), own) << zero;
   }
+  // A file that holds the folder, as the model and as the reference.
+  const std::string archive = Path("base.tar");
+  ASSERT_EQ(std::system(("tar cf " + archive + " -C " + folder + " .").c_str()), 0);
+  config.model = archive;
+  for (const std::string& reference : {std::string(), archive}) {
+    config.out = Path(Concat("archive", reference.size()));
+    config.options["reference_model"] = reference;
+    Train(config);
+    EXPECT_EQ(Rows(config), own) << reference;
+  }
+  config.model = folder;
   // The folder's weights as they were, under another configuration: nothing kept is taken.
+  config.out = Path("named3");
+  config.options["reference_model"] = folder;
   config.overwrite = true;
   auto edited = nlohmann::json::parse(*ReadFile(folder + "/config.json"));
   edited["layer_norm_epsilon"] = 0.5;
