@@ -167,19 +167,19 @@ typedef struct tsr_load_options {
 } tsr_load_options;
 
 /* A model's folder (config.json, weights as safetensors or pytorch_model.bin, tokenizer files), or
- * a tar file of one: `tar cf model.tar -C folder .` */
+ * a file that holds one: a tar (`tar cf model.tar -C folder .`) or a GGUF file */
 tsr_status* tsr_model_load(const char* path, const tsr_load_options* options, tsr_model** out);
-/* Such a tar in memory, which stays there, and as it is, until the model is released. */
+/* Such a file in memory, which stays there, and as it is, until the model is released. */
 tsr_status* tsr_model_load_memory(const void* data, size_t size, const tsr_load_options* options,
                                   tsr_model** out);
-/* Such a tar within an open file, `length` bytes from `offset` on (0: all the rest). The descriptor
+/* Such a file within an open one, `length` bytes from `offset` on (0: all the rest). The descriptor
  * may be closed afterwards; where it reads stays unused. */
 tsr_status* tsr_model_load_descriptor(int descriptor, uint64_t offset, uint64_t length,
                                       const tsr_load_options* options, tsr_model** out);
 
-/* Such a tar behind a function that copies bytes [offset, offset + count) to `buffer`; anything but
- * 0 is a failure, which loading returns. Called until loading returns, from any thread, one call
- * at a time. */
+/* Such a file behind a function that copies bytes [offset, offset + count) to `buffer`; anything
+ * but 0 is a failure, which loading returns. Called until loading returns, from any thread, one
+ * call at a time. */
 typedef struct tsr_reader {
   int (*read)(void* user, uint64_t offset, void* buffer, size_t count);
   uint64_t length;

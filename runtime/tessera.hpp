@@ -55,12 +55,12 @@ T Options() {
 // Read-only; any number of contexts on any threads use it, and none of them outlives it.
 class Model {
  public:
-  // A folder, or a tar file of one.
+  // A folder, a tar file of one, or a GGUF file.
   explicit Model(const std::string& path,
                  const tsr_load_options& options = Options<tsr_load_options>()) {
     Check(tsr_model_load(path.c_str(), &options, &handle_));
   }
-  // A tar file in memory, which outlives the model.
+  // A tar or GGUF file in memory, which outlives the model.
   Model(const void* data, std::size_t size,
         const tsr_load_options& options = Options<tsr_load_options>()) {
     Check(tsr_model_load_memory(data, size, &options, &handle_));
