@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/hub/save_model.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <iterator>
 #include <map>
@@ -215,6 +216,12 @@ Status SaveModel(Model& model, const std::string& folder, const data::Tokenizer*
   const std::vector<Entry> entries =
       EntriesOf(model, family.copies == nullptr ? std::vector<EntryCopy>() : family.copies(&config),
                 options.quantize);
+  if (options.quantize && std::none_of(entries.begin(), entries.end(),
+                                       [](const Entry& e) { return e.quantised.has_value(); })) {
+    return InvalidArgument(folder, ": no weight can be ", QuantTypeName(*options.quantize),
+                           ", which needs rows of a multiple of ",
+                           LayoutOf(*options.quantize).columns, " numbers");
+  }
   if (!options.write) {
     for (const Entry& entry : entries) {
       TESSERA_RETURN_IF_ERROR(WholeOf(*entry.parameter, options).status());

@@ -222,6 +222,19 @@ TEST_P(QuantizedModelsTest, AnAdapterTrainsOverIt) {
   EXPECT_GT(trained, 7);
 }
 
+TEST(QuantizedFolderTest, IsRefusedWhereNoRowFits) {
+  const auto& families = FamilyCases();
+  const auto llama = std::find_if(families.begin(), families.end(),
+                                  [](const FamilyCase& family) { return family.name == "llama"; });
+  ASSERT_NE(llama, families.end());
+  const auto built = models::BuildModel(Widened(llama->config, false), {.seed = 5});
+  ASSERT_TRUE(built.ok()) << Message(built.status());
+  const std::string folder = JoinPath(testing::TempDir(), "no_row_fits");
+  EXPECT_EQ(Message(models::SaveModel(**built, folder, nullptr, {.quantize = QuantType::kQ4K})),
+            folder + ": no weight can be q4_k, which needs rows of a multiple of 256 numbers");
+  EXPECT_FALSE(fs::exists(folder));
+}
+
 INSTANTIATE_TEST_SUITE_P(Families, QuantizedModelsTest, testing::ValuesIn(Cases()),
                          testing::PrintToStringParamName());
 
