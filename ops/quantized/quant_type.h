@@ -63,6 +63,7 @@ struct QuantBits {
   constexpr int ShiftOf(int i) const { return i % (run * 8 / bits) / run * bits; }
 };
 
+// How one type lays out its blocks.
 struct QuantLayout {
   const char* name;
   int columns;  // of a block
@@ -155,6 +156,7 @@ inline constexpr QuantLayout kQuantLayouts[] = {
 static_assert(sizeof(kQuantLayouts) / sizeof(QuantLayout) ==
               sizeof(kQuantTypes) / sizeof(QuantType));
 
+// Of one type.
 constexpr const QuantLayout& LayoutOf(QuantType type) {
   return kQuantLayouts[static_cast<int>(type)];
 }

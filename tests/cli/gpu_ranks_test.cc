@@ -199,7 +199,7 @@ TEST_F(GpuRanksTest, StartedAsByTorchrun) {
     unsetenv(name);
   }
   for (const auto& rank : ranks) EXPECT_EQ(rank->ExitCode(), 0) << rank->Errors();
-  EXPECT_NE(ranks[0]->Output().find("2 ranks over NCCL:"), std::string::npos);
+  EXPECT_NE(ranks[0]->Output().find("2 ranks over TCP and NCCL:"), std::string::npos);
   EXPECT_EQ(Losses("torchrun"), Losses("mpi"));
 }
 
