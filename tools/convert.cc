@@ -211,9 +211,10 @@ void AddQuantizeCommand(CLI::App& app, CommandState& state) {
            Concat(QuantTypeNames(), "; the digit is the bits of a weight's number").c_str(),
            {.type = "TYPE"});
   command->footer(
-      "Weights of linear layers and tables of tokens are quantised where their rows fit (multiples "
-      "of\n256 for *_k and iq4_xs, any for int8, of 32 for the others); --dtype is that of the "
-      "rest.\nOne tensor is in memory at a time.\n"
+      "Weights of linear layers and tables of tokens are quantised if their rows fit: the length "
+      "of "
+      "a\nrow is a multiple of 256 for *_k and iq4_xs, of 32 for the others, and any number for "
+      "int8.\nAll other tensors have the type of --dtype. One tensor is in memory at a time.\n"
       "Example:\n"
       "  tessera quantize llama-folder llama-q8 --type q8_0");
   AddCommand(command, state, std::move(table), {"from", "to"}, {"from", "to", "type"});

@@ -126,9 +126,16 @@ Status RunNode(const LaunchPlan& plan, const std::string& gpu_ids) {
     std::vector<char*> pointers;
     for (std::string& word : words) pointers.push_back(word.data());
     pointers.push_back(nullptr);
+    // A group of their own: a terminal's interrupt reaches them once, through this process. (The
+    // second one would end a run without saving.)
+    posix_spawnattr_t attributes;
+    posix_spawnattr_init(&attributes);
+    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);
+    posix_spawnattr_setpgroup(&attributes, 0);
     pid_t pid = -1;
     const int error =
-        posix_spawn(&pid, pointers[0], nullptr, nullptr, pointers.data(), environment.data());
+        posix_spawn(&pid, pointers[0], nullptr, &attributes, pointers.data(), environment.data());
+    posix_spawnattr_destroy(&attributes);
     if (error != 0) {
       for (const auto& [other, rank] : running) kill(other, SIGKILL);
       return Internal(words[0], ": ", std::strerror(error));

@@ -187,7 +187,7 @@ TEST_F(LaunchTest, TwoNodesOnThisMachine) {
     return Concat("tools/tessera launch --nnodes 2 --node_rank ", rank,
                   " --nproc_per_node 1 --master_addr 127.0.0.1 --master_port ",
                   21000 + getpid() % 9000, " -- train gpt-tiny --data ", data, " --out ",
-                  Path("nodes"), " --max-steps 2 --seq-len 32 ", more);
+                  Path("nodes"), " --seq-len 32 ", more.empty() ? "--max-steps 2" : more);
   };
   const auto both = [&](const std::string& more) {
     std::filesystem::remove_all(Path("nodes"));
@@ -197,7 +197,14 @@ TEST_F(LaunchTest, TwoNodesOnThisMachine) {
   ShellRun ran = both("");
   EXPECT_EQ(ran.code, 0) << ran.output;
   EXPECT_NE(ran.output.find("2 ranks over TCP: dp 2"), std::string::npos) << ran.output;
-  ran = both("--tp 3");
+  // A terminal interrupts the whole group of processes. Each rank stops once, and saves.
+  std::filesystem::remove_all(Path("nodes"));
+  const std::string long_run = "--max-steps 1000000 --log-interval 100";
+  ran = RunShell("timeout --preserve-status -s INT 4 sh -c 'trap : INT; " + node(1, long_run) +
+                 " & " + node(0, long_run) + "; code=$?; wait $! || code=$?; wait; exit $code'");
+  EXPECT_EQ(ran.code, 0) << ran.output;
+  EXPECT_NE(ran.output.find("by SIGINT; saved"), std::string::npos) << ran.output;
+  ran = both("--max-steps 2 --tp 3");
   EXPECT_NE(ran.code, 0);
   EXPECT_NE(ran.output.find("error: "), std::string::npos) << ran.output;
 }

@@ -283,7 +283,7 @@ TESSERA_SIMD VecI ShiftEach(VecI v, VecI by) {
   return FromI(_mm_srl_epi32(RawOf(v), _mm_cvtsi32_si128(by.v[0])));
 }
 TESSERA_SIMD VecI SingleBits(const uint8_t* p, int64_t, int64_t c) {
-  // Byte i keeps bit i; what is not zero carries into the uppermost bit.
+  // Byte i keeps bit i. Adding 0x7f then sets the top bit of every byte that is not zero.
   const auto eight = [](uint64_t byte) {
     const uint64_t bits = byte * 0x0101010101010101 & 0x8040201008040201;
     return static_cast<int64_t>((bits + 0x7f7f7f7f7f7f7f7f) >> 7 & 0x0101010101010101);

@@ -33,7 +33,7 @@ using nlohmann::json;
 constexpr char kWrittenByKey[] = "tessera.written_by";
 constexpr uint32_t kQuantizationVersion = 2;
 
-// Each head's rows: those of its second half each behind that of the first.
+// In each head, row i of the second half follows row i of the first half.
 Tensor Interleaved(const Tensor& t, int64_t heads) {
   const int64_t half = t.size(0) / heads / 2;
   const int64_t row = t.numel() / t.size(0);
