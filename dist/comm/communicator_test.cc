@@ -3,6 +3,7 @@
 // the tests together, with N threads for the comparison.
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -163,6 +164,28 @@ TEST_P(CommunicatorTest, HalfPrecisionSumsInFloat32) {
                          ReduceOp::kSum)
           ->Wait();
       EXPECT_EQ(part.ToVector<float>()[2], expected.ToVector<float>()[2]);
+    }
+  });
+}
+
+// Sums that depend on their order have it from the ranks, over every transport.
+TEST_P(CommunicatorTest, SumsAreInTheOrderOfTheRanks) {
+  OnRanks([](Communicator& world) {
+    const auto value = [](int rank, int64_t i) {
+      return static_cast<float>(std::sin(1.7 * rank + 0.3 * static_cast<double>(i)) *
+                                std::pow(10, (rank + i) % 5));
+    };
+    for (const int64_t n : {1, 5, 4097}) {
+      std::vector<float> mine, expected;
+      for (int64_t i = 0; i < n; ++i) {
+        mine.push_back(value(world.rank(), i));
+        float sum = value(0, i);
+        for (int r = 1; r < world.size(); ++r) sum += value(r, i);
+        expected.push_back(sum);
+      }
+      const Tensor t = Tensor::FromVector<float>(mine, {n});
+      world.AllReduce(t, ReduceOp::kSum)->Wait();
+      EXPECT_EQ(t.ToVector<float>(), expected) << n;
     }
   });
 }

@@ -22,16 +22,6 @@ constexpr int kKScales = 4;  // where q4_k and q5_k have integers of scales and 
 constexpr int kWays = 10;
 constexpr float kWay = 0.02f;
 
-void PutHalf(float value, uint8_t* to) {
-  const Float16 half(value);
-  std::memcpy(to, &half.bits, 2);
-}
-float HalfAt(const uint8_t* from) {
-  Float16 half;
-  std::memcpy(&half.bits, from, 2);
-  return half;
-}
-
 // ---- Bits ---------------------------------------------------------------------------------------
 
 // Adds `count` numbers, shifted by `up`, to u.
@@ -409,6 +399,16 @@ bool EncodeFarthest(QuantType type, const float* x, uint8_t* block) {
 }
 
 }  // namespace
+
+void PutHalf(float value, uint8_t* to) {
+  const Float16 half(value);
+  std::memcpy(to, &half.bits, 2);
+}
+float HalfAt(const uint8_t* from) {
+  Float16 half;
+  std::memcpy(&half.bits, from, 2);
+  return half;
+}
 
 QuantBlock ReadBlock(QuantType type, const uint8_t* bytes) {
   QuantBlock block;

@@ -21,6 +21,10 @@ struct QuantBlock {
   float scale[16];
   float minimum[16];
 };
+// A block's float16 numbers, such as its scale.
+void PutHalf(float value, uint8_t* to);
+float HalfAt(const uint8_t* from);
+
 QuantBlock ReadBlock(QuantType type, const uint8_t* bytes);
 
 void DecodeBlock(QuantType type, const uint8_t* bytes, float* x);

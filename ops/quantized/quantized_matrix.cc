@@ -28,16 +28,6 @@ constexpr int64_t kRowsAtOnce = 16;
 
 int64_t PaddedColumns(int64_t columns) { return QuantPairs(columns) * kQuantPair; }
 
-void PutHalf(float value, uint8_t* to) {
-  const Float16 half(value);
-  std::memcpy(to, &half.bits, 2);
-}
-float HalfAt(const uint8_t* from) {
-  Float16 half;
-  std::memcpy(&half.bits, from, 2);
-  return half;
-}
-
 // Whether the row can be held.
 bool PutRow(QuantType type, const float* x, int64_t columns, uint8_t* to) {
   const QuantLayout& layout = LayoutOf(type);

@@ -1,8 +1,53 @@
 // SPDX-License-Identifier: Apache-2.0
 // What becomes of the arguments of FlagAI's Trainer that are no aliases of our keys.
+#include <map>
+#include <optional>
+#include <string>
+
+#include "base/file.h"
 #include "train/foreign/run_keys.h"
 
 namespace tessera::train {
+namespace {
+
+using Json = nlohmann::json;
+
+// FlagAI's own launcher (ResolveRun puts the files and flags together).
+void TranslateLaunch(ForeignKeys& run) {
+  for (const char* key : {"num_nodes", "num_gpus"}) {
+    if (const std::optional<int64_t> value = run.Integer(key, 1)) run.Put(key, Json(*value));
+  }
+  if (const auto file = run.String("hostfile")) run.Put("hostfile", Json(*file));
+  if (const auto started = run.Bool("not_call_launch")) run.Put("not_call_launch", Json(*started));
+}
+
+// FlagAI's hub names its models itself, and keeps them in folders of these names.
+std::string PresetOfFlagAi(const std::string& name) {
+  static const auto* const presets =
+      new std::map<std::string, std::string>{{"GLM-large-ch", "glm-large-chinese"},
+                                             {"GLM-large-en", "glm-large"},
+                                             {"GLM-10b-ch", "glm-10b-chinese"},
+                                             {"BERT-base-en", "bert-base-uncased"},
+                                             {"BERT-base-ch", "bert-base-chinese"},
+                                             {"gpt2-base-en", "gpt2"},
+                                             {"GPT2-base-en", "gpt2"},
+                                             {"GPT2-xlarge-en", "gpt2-xl"},
+                                             {"vit-base-p16-224", "vit-base-patch16-224"}};
+  const auto found = presets->find(name);
+  return found == presets->end() ? name : found->second;
+}
+
+void TranslateModelName(ForeignKeys& run) {
+  const std::optional<std::string> name = run.String("model_name");
+  const std::optional<std::string> folder = run.String("download_path");
+  if (!name) return run.Ignore("download_path", "there is no model_name");
+  const std::string local = folder ? JoinPath(*folder, *name) : "";
+  if (folder && IsDirectory(local)) return run.Put("model", Json(local));
+  run.Put("model", Json(PresetOfFlagAi(*name)));
+}
+
+}  // namespace
+
 const ForeignSystem& FlagAi() {
   static const auto* system = [] {
     auto* trainer = new ForeignSystem{
@@ -64,6 +109,11 @@ const ForeignSystem& FlagAi() {
     return trainer;
   }();
   return *system;
+}
+
+void TranslateFlagAi(ForeignKeys& run) {
+  TranslateLaunch(run);
+  TranslateModelName(run);
 }
 
 }  // namespace tessera::train

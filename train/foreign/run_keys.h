@@ -31,6 +31,8 @@ const ForeignSystem& FlagAi();       // Trainer and its arguments
 const ForeignSystem& ColossalAi();   // the plugins' arguments, and keys of its older files
 const ForeignSystem& MegatronLm();   // its training arguments
 std::vector<const ForeignSystem*> ForeignSystems();
+// Of FlagAI's keys those that depend on one another: its launcher's, and the name of a model.
+void TranslateFlagAi(ForeignKeys& run);
 
 // A name for a share of all steps, which `warmup_steps` below 1 is.
 ForeignKey WarmupShare(std::string name);
