@@ -126,6 +126,11 @@ struct Family {
   // long the whole is (ContextFor). BuildModel refuses that build for others.
   bool shares_sequences = false;
 
+  // Whether transformers' Trainer (4.57) tells these models the number of a step's targets
+  // (`num_items_in_batch`), so that a step's loss is the mean over them. Of others it is the mean
+  // of the means of micro-batches.
+  bool loss_takes_num_items = false;
+
   // The first architecture that does it; nullptr: none.
   const Architecture* With(Capability capability) const;
   // The one that a configuration of this family names: the first where it names none; nullptr for a

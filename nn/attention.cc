@@ -98,7 +98,10 @@ std::unique_ptr<RmsNorm> MakeHeadNorm(const SelfAttentionConfig& config, size_t 
   if (names.empty()) return nullptr;
   TESSERA_CHECK(names.size() == 2, "self_attention", "the norms of q and k need two names, not ",
                 names.size());
-  const NormConfig norm = {.width = HeadDim(config), .eps = config.head_norm_eps, .on_heads = true};
+  const NormConfig norm = {.width = HeadDim(config),
+                           .eps = config.head_norm_eps,
+                           .zero_centered = config.head_norm_zero_centered,
+                           .on_heads = true};
   return std::make_unique<RmsNorm>(norm, child(names[index]));
 }
 

@@ -18,7 +18,7 @@
 // Llama: {.num_key_value_heads = G, .qkv_bias = false, .output_bias = false,
 //         .qkv_names = {"q_proj", "k_proj", "v_proj"}, .output_name = "o_proj",
 //         .rotary = RotaryConfig{.base = 500000}}; Mistral: .window; Qwen2: .qkv_bias = true;
-// Qwen3: .head_norm_names = {"q_norm", "k_norm"}; GPT-NeoX: .qkv_by_head = true,
+// Qwen3 and Gemma 3: .head_norm_names = {"q_norm", "k_norm"}; GPT-NeoX: .qkv_by_head = true,
 //         .rotary = RotaryConfig{.share = 0.25}.
 #ifndef TESSERA_NN_ATTENTION_H_
 #define TESSERA_NN_ATTENTION_H_
@@ -68,6 +68,7 @@ struct SelfAttentionConfig {
   // Two names: RMS norms over the features of each head, of q and of k (Qwen3).
   std::vector<std::string> head_norm_names = {};
   double head_norm_eps = 1e-6;
+  bool head_norm_zero_centered = false;  // nn/norm.h
   // q and k are rotated by the masks' rotary_positions, which are then needed.
   std::optional<RotaryConfig> rotary = std::nullopt;
 };

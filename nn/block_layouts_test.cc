@@ -110,6 +110,14 @@ std::vector<Layout> Layouts() {
                                     .beta_fast = 2.0,
                                     .beta_slow = 0.5};
   });
+  add("gemma3", Llama(6, 1, 4), [](Config* c) {
+    c->norm_place = NormPlace::kBothSides;
+    c->norm_zero_centered = c->attention.head_norm_zero_centered = true;
+    c->attention.head_norm_names = {"q_norm", "k_norm"};
+    c->attention.window = 4;
+    c->attention.scale = 0.3;
+    c->mlp.activation = *FindActivation("gelu_pytorch_tanh");
+  });
   for (const int64_t original : {5, 8}) {
     add(Concat("dynamic scaling beyond ", original), Llama(4, 2), [&](Config* c) {
       c->attention.rotary->scaling = {

@@ -49,6 +49,12 @@ Tensor AddNoise(const Tensor& h_BTC, const RandomKey& key, double alpha) {
   return Add(h_BTC, CopyTo(Cast(noise, h_BTC.dtype()), h_BTC.device()));
 }
 
+double RoundedTo(DType dtype, double value) {
+  return DispatchFloat(dtype, "embedding", [&](auto zero) {
+    return static_cast<double>(decltype(zero)(static_cast<float>(value)));
+  });
+}
+
 }  // namespace
 
 Tensor VocabParallelEmbedding::Forward(const Tensor& ids, const ForwardContext& context) const {
@@ -59,7 +65,8 @@ Tensor VocabParallelEmbedding::Forward(const Tensor& ids, const ForwardContext& 
                                 {.vocab_begin = share.begin,
                                  .global_vocab = config_.rows,
                                  .padding_idx = config_.padding_idx});
-    const Tensor h = ReduceFromGroup(local, group);
+    Tensor h = ReduceFromGroup(local, group);
+    if (config_.scale != 1) h = Mul(h, RoundedTo(h.dtype(), config_.scale));
     if (!context.training || context.neftune_noise_alpha == 0 || h.device().is_meta()) return h;
     return AddNoise(h, NoiseKey(context.seed, path(), context.step, context.micro_batch),
                     context.neftune_noise_alpha);

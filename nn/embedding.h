@@ -25,6 +25,9 @@ struct EmbeddingConfig {
   int64_t width = 0;
   Init init = Init::Normal(0.02);
   int64_t padding_idx = -1;  // this row gets no gradient from look-ups; -1: every row does
+  // Rows that are looked up are multiplied by it, rounded to their dtype (Gemma: the root of the
+  // width). Of VocabParallelEmbedding.
+  double scale = 1.0;
 };
 
 class VocabParallelEmbedding : public Module {

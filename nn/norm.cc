@@ -41,17 +41,20 @@ NormResult LayerNorm::ForwardResidual(const Tensor& x, const Tensor& residual) c
 RmsNorm::RmsNorm(const NormConfig& config, const Scope& scope)
     : Norm(scope),
       config_(config),
-      weight_(AddParameter("weight", Placement::Whole({config.width}), Init::Ones())) {
+      weight_offset_(config.zero_centered ? 1.0 : 0.0),
+      weight_(AddParameter("weight", Placement::Whole({config.width}),
+                           config.zero_centered ? Init::Zeros() : Init::Ones())) {
   weight_.gradient_group = PartialGradients(config, build());
 }
 
 Tensor RmsNorm::Forward(const Tensor& x) const {
-  return Call(x, [&] { return tessera::RmsNorm(x, weight_.tensor, config_.eps); });
+  return Call(x, [&] { return tessera::RmsNorm(x, weight_.tensor, config_.eps, weight_offset_); });
 }
 
 NormResult RmsNorm::ForwardResidual(const Tensor& x, const Tensor& residual) const {
-  return Call(
-      x, [&] { return NormResult{RmsNormResidual(x, residual, weight_.tensor, config_.eps)}; });
+  return Call(x, [&] {
+    return NormResult{RmsNormResidual(x, residual, weight_.tensor, config_.eps, weight_offset_)};
+  });
 }
 
 }  // namespace tessera::nn

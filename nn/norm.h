@@ -22,6 +22,8 @@ struct NormConfig {
   int64_t width = 0;
   double eps = 1e-5;
   bool bias = true;  // LayerNorm only
+  // RmsNorm only: the weight is held less 1, and begins at 0 (Gemma).
+  bool zero_centered = false;
   // What it is given are this rank's heads, so that gradients are summed over the group.
   bool on_heads = false;
 };
@@ -54,7 +56,8 @@ class LayerNorm : public Norm {
   Parameter* bias_ = nullptr;
 };
 
-// x / sqrt(mean(x^2) + eps), times the weight (Zhang and Sennrich 2019).
+// x / sqrt(mean(x^2) + eps), times the weight, plus 1 where it is zero-centred (Zhang and Sennrich
+// 2019).
 class RmsNorm : public Norm {
  public:
   RmsNorm(const NormConfig& config, const Scope& scope);
@@ -64,6 +67,7 @@ class RmsNorm : public Norm {
 
  private:
   const NormConfig config_;
+  const double weight_offset_;
   Parameter& weight_;
 };
 

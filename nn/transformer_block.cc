@@ -37,8 +37,10 @@ TransformerBlock::TransformerBlock(const TransformerBlockConfig& config, const S
 
 std::unique_ptr<Norm> TransformerBlock::MakeNormOf(const TransformerBlockConfig& config,
                                                    const std::string& name) {
-  const NormConfig norm = {
-      .width = config.attention.hidden_size, .eps = config.norm_eps, .bias = config.norm_bias};
+  const NormConfig norm = {.width = config.attention.hidden_size,
+                           .eps = config.norm_eps,
+                           .bias = config.norm_bias,
+                           .zero_centered = config.norm_zero_centered};
   return MakeNorm(config.norm, norm, Child(name));
 }
 

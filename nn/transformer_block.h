@@ -7,7 +7,7 @@
 // Norms stand (NormPlace)
 //   before (GPT-2, ViT, Llama): x + attn(norm(x)), then x + mlp(norm(x));
 //   behind (BERT; Vaswani et al. 2017): norm(x + attn(x)), then norm(x + mlp(x));
-//   on both sides (Gemma 2; Ding et al. 2021): x + norm'(attn(norm(x))), then likewise.
+//   on both sides (Gemma 3; Ding et al. 2021): x + norm'(attn(norm(x))), then likewise.
 // In parallel (GPT-NeoX, GPT-J; Wang and Komatsuzaki 2021): x + attn(norm(x)) + mlp(norm(x)), the
 // norms two or one. With an alpha, as ChatGLM-6B has it (the residual of DeepNet, Wang et al.
 // 2022): n = norm(x), then alpha n + attn(n), and likewise for the feed-forward part.
@@ -32,7 +32,8 @@ struct TransformerBlockConfig {
   MlpConfig mlp;
   NormKind norm = NormKind::kLayerNorm;
   double norm_eps = 1e-5;
-  bool norm_bias = true;  // LayerNorm only
+  bool norm_bias = true;            // LayerNorm only
+  bool norm_zero_centered = false;  // RmsNorm only
   NormPlace norm_place = NormPlace::kBefore;
   bool parallel = false;  // with norms before
   double alpha = 0.0;     // 0: as norm_place says; otherwise with norms before, not in parallel

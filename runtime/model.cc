@@ -3,6 +3,7 @@
 
 #include <cstring>
 #include <functional>
+#include <iterator>
 #include <utility>
 
 #include "base/file.h"
@@ -58,6 +59,10 @@ void Describe(tsr_model* handle) {
   }
 }
 
+// The numbers of TSR_WEIGHTS_* are those of kQuantTypes.
+static_assert(std::size(kQuantTypes) == TSR_WEIGHTS_IQ4_XS &&
+              kQuantTypes[TSR_WEIGHTS_Q4_K - 1] == QuantType::kQ4K);
+
 // Mounts a file that holds a model; given none, there is a path.
 using Mount = std::function<StatusOr<MountedFolder>()>;
 
@@ -70,7 +75,7 @@ Status Load(const char* path, const Mount& mount, const tsr_load_options* given,
   for (size_t i = 0; i < options.num_adapters; ++i) {
     TESSERA_RETURN_IF_ERROR(CheckGiven(options.adapters[i], "tsr_load_options: adapters"));
   }
-  if (options.weights < TSR_WEIGHTS_AS_STORED || options.weights > TSR_WEIGHTS_Q4_0) {
+  if (options.weights < TSR_WEIGHTS_AS_STORED || options.weights > TSR_WEIGHTS_IQ4_XS) {
     return InvalidArgument("tsr_load_options: weights ", options.weights, " is unknown");
   }
   TESSERA_ASSIGN_OR_RETURN(const DType dtype, ComputeDType(options.dtype));

@@ -146,7 +146,19 @@ enum {
   TSR_WEIGHTS_AS_STORED = 0,
   TSR_WEIGHTS_INT8 = 1, /* 8 bits, a scale for each output */
   TSR_WEIGHTS_Q8_0 = 2, /* 8 bits, a scale for each group of 32 */
-  TSR_WEIGHTS_Q4_0 = 3  /* 4 bits, likewise */
+  TSR_WEIGHTS_Q4_0 = 3, /* 4 bits, likewise */
+  /* GGML's other blocks; those of 256 (*_K, IQ4_XS) hold rows whose length is a multiple of that,
+   * and leave the others as they are stored. */
+  TSR_WEIGHTS_Q4_1 = 4,
+  TSR_WEIGHTS_Q5_0 = 5,
+  TSR_WEIGHTS_Q5_1 = 6,
+  TSR_WEIGHTS_Q2_K = 7,
+  TSR_WEIGHTS_Q3_K = 8,
+  TSR_WEIGHTS_Q4_K = 9,
+  TSR_WEIGHTS_Q5_K = 10,
+  TSR_WEIGHTS_Q6_K = 11,
+  TSR_WEIGHTS_IQ4_NL = 12,
+  TSR_WEIGHTS_IQ4_XS = 13
 };
 
 typedef struct tsr_load_options {

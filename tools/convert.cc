@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // `tessera convert`, `tessera quantize` and `tessera merge`: weights of other formats, as small
 // integers, and with an adapter, into a model's folder.
+#include <unistd.h>
+
 #include <charconv>
 #include <cstdio>
 #include <iterator>
@@ -14,6 +16,7 @@
 #include "base/file.h"
 #include "base/output_files.h"
 #include "core/dtype.h"
+#include "models/hub/adapter_config.h"
 #include "models/hub/convert_model.h"
 #include "models/hub/gguf/convert_gguf.h"
 #include "models/hub/gguf/gguf_file.h"
@@ -22,6 +25,7 @@
 #include "ops/quantized/quantized_matrix.h"
 #include "tools/command_line.h"
 #include "tools/commands.h"
+#include "tools/scratch_directory.h"
 #include "tools/settings.h"
 #include "train/report/progress.h"
 
@@ -32,6 +36,7 @@ struct ConvertFlags {
   std::string from;
   std::string to;
   std::string adapter;
+  std::string base;  // of an adapter that becomes a file
   std::string dtype;
   std::string quantize;
   std::string shard_size = "5GB";
@@ -77,8 +82,9 @@ Status CheckReplaced(const std::string& folder) {
 }
 
 Status Claim(const ConvertFlags& flags, std::optional<OutputLock>* lock) {
-  ClaimOptions claim = {
-      .reads = {flags.from, flags.adapter}, .overwrite = flags.overwrite, .make_folders = true};
+  ClaimOptions claim = {.reads = {flags.from, flags.adapter, flags.base},
+                        .overwrite = flags.overwrite,
+                        .make_folders = true};
   if (IsGguf(flags.to)) {
     claim.is_own = models::IsConvertedGguf;
   } else {
@@ -106,16 +112,52 @@ std::string ClosingLine(const models::TensorsWritten& written, const std::string
                 Size(written.bytes), ", to ", where, "\n");
 }
 
+// PEFT's folder, which has no model.
+bool IsAdapter(const std::string& folder) {
+  return PathExists(JoinPath(folder, models::kAdapterConfigName)) &&
+         !PathExists(JoinPath(folder, "config.json"));
+}
+
+Status ConvertAdapter(const ConvertFlags& flags, const models::WriteWatch& watch) {
+  if (!IsGguf(flags.to)) {
+    return InvalidArgument(flags.from,
+                           ": is an adapter, which becomes a .gguf file here, or a part "
+                           "of a model by `tessera merge`");
+  }
+  std::string base = flags.base;
+  if (base.empty()) {
+    TESSERA_ASSIGN_OR_RETURN(const auto config, models::AdapterConfig::Read(flags.from));
+    base = config.base_model_name_or_path;
+    if (base.empty() || !PathExists(base)) {
+      return InvalidArgument("--base is needed: the model that ", flags.from, " is for");
+    }
+  }
+  std::optional<OutputLock> lock;
+  TESSERA_RETURN_IF_ERROR(Claim(flags, &lock));
+  TESSERA_ASSIGN_OR_RETURN(const std::string folder, FolderOrArchive(base));
+  return models::ConvertAdapterToGguf(flags.from, folder, flags.to, watch);
+}
+
+// The changed model as a folder beside the file, and then the file.
+Status ConvertByFolder(const std::string& from, const ConvertFlags& flags,
+                       const models::ConvertOptions& options, const models::WriteWatch& watch) {
+  const ScratchDirectory folder(Concat(flags.to, ".tmp-", getpid(), "-0"));
+  TESSERA_RETURN_IF_ERROR(models::ConvertModel(from, folder.path(), options));
+  return models::ConvertToGguf(folder.path(), flags.to, watch);
+}
+
 Status Convert(const ConvertFlags& flags, const models::WriteWatch& watch) {
   std::optional<OutputLock> lock;
   const bool from_gguf = IsGguf(flags.from) || models::IsGgufFile(flags.from);
   const bool changes = !flags.quantize.empty() || !flags.adapter.empty();
-  if (changes && IsGguf(flags.to)) {
-    return InvalidArgument("a folder is written here; `tessera convert` goes to GGUF");
+  if (!changes && IsAdapter(flags.from)) return ConvertAdapter(flags, watch);
+  if (!flags.base.empty()) return InvalidArgument("--base is of an adapter's folder");
+  if (IsGguf(flags.to) && flags.shard_size != ConvertFlags().shard_size) {
+    return InvalidArgument("--shard-size means nothing to a GGUF file");
   }
-  if (IsGguf(flags.to) || (from_gguf && !changes)) {
-    if (!flags.dtype.empty() || flags.shard_size != ConvertFlags().shard_size) {
-      return InvalidArgument("--dtype and --shard-size mean nothing to a GGUF file");
+  if (!changes && (IsGguf(flags.to) || from_gguf)) {
+    if (!flags.dtype.empty()) {
+      return InvalidArgument("--dtype means nothing to a GGUF file: dense matrices are float16");
     }
     TESSERA_RETURN_IF_ERROR(Claim(flags, &lock));
     return from_gguf ? models::ConvertFromGguf(flags.from, flags.to, flags.overwrite, watch)
@@ -134,6 +176,9 @@ Status Convert(const ConvertFlags& flags, const models::WriteWatch& watch) {
     if (!options.quantize) {
       return InvalidArgument("--type: '", flags.quantize, "' is none of ", QuantTypeNames());
     }
+    if (IsGguf(flags.to) && models::GgufTypeOf(*options.quantize) == nullptr) {
+      return InvalidArgument("--type: GGUF files have no ", flags.quantize);
+    }
   }
   const std::optional<int64_t> bytes = ParseBytes(flags.shard_size);
   if (!bytes) {
@@ -143,12 +188,13 @@ Status Convert(const ConvertFlags& flags, const models::WriteWatch& watch) {
   options.max_shard_bytes = *bytes;
   options.adapter = flags.adapter;
   options.overwrite = flags.overwrite;
-  options.watch = watch;
+  if (!IsGguf(flags.to)) options.watch = watch;
   TESSERA_RETURN_IF_ERROR(Claim(flags, &lock));
   std::string from = flags.from;
   if (from_gguf) {
     TESSERA_ASSIGN_OR_RETURN(from, FolderOrArchive(flags.from));
   }
+  if (IsGguf(flags.to)) return ConvertByFolder(from, flags, options, watch);
   return models::ConvertModel(from, flags.to, options);
 }
 
@@ -180,36 +226,44 @@ void AddCommand(CLI::App* command, CommandState& state, OptionTable table,
              });
 }
 
-constexpr char kOutHelp[] = "the folder to write; it must not exist, but for --overwrite";
+constexpr char kOutHelp[] =
+    "the folder to write, which must not exist (but for --overwrite); or, by its name, a .gguf "
+    "file";
+
+void AddType(OptionTable* table, const char* unset) {
+  table->Add("type", &F::quantize,
+             Concat(QuantTypeNames(), "; the digit is the bits of a weight's number").c_str(),
+             {.type = "TYPE", .unset = unset});
+}
 
 }  // namespace
 
 void AddMergeCommand(CLI::App& app, CommandState& state) {
-  CLI::App* command =
-      app.add_subcommand("merge", "Write a model's folder with an adapter in its weights");
+  CLI::App* command = app.add_subcommand(
+      "merge", "Write a model with an adapter in its weights, as a folder or GGUF file");
   OptionTable table = OptionTable::Of<F>("Options");
   table
       .Add("base", &F::from, "the folder or GGUF file of the model that the adapter is for",
            {.type = "BASE"})
       .Add("adapter", &F::adapter, "the adapter's folder, as PEFT writes it", {.type = "ADAPTER"})
       .Add("to", &F::to, kOutHelp, {.type = "OUT"});
+  AddType(&table, "dense");
   command->footer(
       "One tensor is in memory at a time.\n"
-      "Example:\n"
-      "  tessera merge llama-folder runs/lora/model llama-merged");
+      "Examples:\n"
+      "  tessera merge llama-folder runs/lora/model llama-merged\n"
+      "  tessera merge llama-Q4_K_M.gguf runs/lora/model merged.gguf --type q8_0");
   AddCommand(command, state, std::move(table), {"base", "adapter", "to"},
              {"base", "adapter", "to"});
 }
 
 void AddQuantizeCommand(CLI::App& app, CommandState& state) {
-  CLI::App* command =
-      app.add_subcommand("quantize", "Write a model's folder with weights as small integers");
+  CLI::App* command = app.add_subcommand(
+      "quantize", "Write a model with weights as small integers, as a folder or GGUF file");
   OptionTable table = OptionTable::Of<F>("Options");
   table.Add("from", &F::from, "a model's folder, or a GGUF file", {.type = "IN"})
-      .Add("to", &F::to, kOutHelp, {.type = "OUT"})
-      .Add("type", &F::quantize,
-           Concat(QuantTypeNames(), "; the digit is the bits of a weight's number").c_str(),
-           {.type = "TYPE"});
+      .Add("to", &F::to, kOutHelp, {.type = "OUT"});
+  AddType(&table, "");
   command->footer(
       "Weights of linear layers and tables of tokens are quantised if their rows fit: the length "
       "of "
@@ -228,18 +282,22 @@ void AddConvertCommand(CLI::App& app, CommandState& state) {
   table
       .Add("from", &F::from,
            "a model's folder (safetensors, pytorch_model.bin, shards of either), a GGUF file, or a "
-           "checkpoint of Megatron-LM's GPT-2 (model_optim_rng.pt)",
+           "checkpoint of Megatron-LM's GPT-2 (model_optim_rng.pt); or an adapter's folder, which "
+           "becomes llama.cpp's",
            {.type = "FROM"})
       .Add("to", &F::to,
            "the folder to write, which must not exist (but for --overwrite); or, by its name, a "
            ".gguf file",
-           {.type = "TO"});
+           {.type = "TO"})
+      .Add("base", &F::base, "the folder or GGUF file of the model that an adapter is for",
+           {.type = "BASE", .unset = "the one that the adapter names"});
   command->footer(
       "One tensor is in memory at a time; nothing in the files is executed.\n"
       "Examples:\n"
       "  tessera convert chatglm-6b chatglm-6b-bf16 --dtype bfloat16\n"
       "  tessera convert release/mp_rank_00/model_optim_rng.pt gpt2-345m\n"
-      "  tessera convert llama-Q8_0.gguf llama-q8");
+      "  tessera convert llama-Q8_0.gguf llama-q8\n"
+      "  tessera convert runs/lora/model lora.gguf --base llama-Q8_0.gguf");
   AddCommand(command, state, std::move(table), {"from", "to"}, {"from", "to"});
 }
 

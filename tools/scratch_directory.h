@@ -7,6 +7,7 @@
 
 #include <cstdlib>
 #include <string>
+#include <utility>
 
 #include "base/file.h"
 #include "base/status.h"
@@ -15,11 +16,14 @@ namespace tessera::tools {
 
 class ScratchDirectory {
  public:
+  // Under the directory for temporary files.
   ScratchDirectory() {
     const char* base = std::getenv("TMPDIR");
     path_ =
         JoinPath(base != nullptr && *base != '\0' ? base : "/tmp", Concat("tessera-", getpid()));
   }
+  // At a path, for what is large.
+  explicit ScratchDirectory(std::string path) : path_(std::move(path)) {}
   ~ScratchDirectory() { RemoveAll(path_).IgnoreError(); }
   ScratchDirectory(const ScratchDirectory&) = delete;
   ScratchDirectory& operator=(const ScratchDirectory&) = delete;

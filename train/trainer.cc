@@ -17,6 +17,7 @@
 #include "train/report/pipeline_timeline.h"
 #include "train/report/step_profiler.h"
 #include "train/run/data_order.h"
+#include "train/run/loss_average.h"
 #include "train/run/run_adapter.h"
 
 namespace tessera::train {
@@ -80,6 +81,9 @@ class Trainer::Loader {
 struct Trainer::StepBatches {
   Status status;
   std::vector<data::Batch> batches;
+  // What the loss of each is divided by before: its targets, where losses are means of
+  // micro-batches, which `all` then counts as targets. Otherwise empty.
+  std::vector<double> divisors;
   StepReport all;
 };
 
@@ -89,6 +93,7 @@ Trainer::Trainer(const RunConfig& config, models::Model& model, const TaskData& 
       model_(model),
       mesh_(mesh),
       data_(data),
+      averages_micro_batches_(AveragesMicroBatches(config, model)),
       parts_(WithLossOf(data.objective, std::move(parts))),
       sampler_(DataOrder(config, data.train.get(), mesh)),
       checkpoints_(
@@ -206,7 +211,8 @@ int64_t Trainer::Interruption() const {
   return late ? kStopTimeLimit : 0;
 }
 
-// All micro-batches first: the loss is divided by the number of targets of the whole step.
+// All micro-batches first: the loss is divided by the number of targets of the whole step, or of
+// its micro-batches.
 Trainer::StepBatches Trainer::FetchStep(Loader& loader) {
   const PhaseClock::Scope clock(&engine_->phases(), Phase::kData);
   StepBatches step;
@@ -215,7 +221,9 @@ Trainer::StepBatches Trainer::FetchStep(Loader& loader) {
     StatusOr<data::Batch> batch = loader.Next();
     step.status = batch.status();
     if (!batch.ok()) break;
-    mine.targets += data_.objective.TargetsOf(*batch);
+    const double targets = data_.objective.TargetsOf(*batch);
+    if (averages_micro_batches_) step.divisors.push_back(targets > 0 ? targets : 1);
+    mine.targets += averages_micro_batches_ && targets > 0 ? 1 : targets;
     mine.tokens += batch->tokens;
     step.batches.push_back(*std::move(batch));
   }
@@ -233,12 +241,16 @@ StepResult Trainer::RunStep(const StepBatches& step) {
     if (batch.rows > 0 || batch.targets > 0) filled = std::ssize(batches);
   }
   state_.lr = learning_rate_(state_.step + 1, state_.total_steps);
-  StepResult done =
-      loop_->Step(batches, {.targets = targets, .learning_rate = state_.lr, .filled = filled});
+  StepResult done = loop_->Step(batches, {.targets = targets,
+                                          .divisors = step.divisors,
+                                          .learning_rate = state_.lr,
+                                          .filled = filled});
   loop_->Count(done);
   state_.grad_norm = done.grad_norm;
   double loss_sum = 0;
-  for (const double loss : GatherOverData(done.losses, mesh_)) loss_sum += loss;
+  std::vector<double> losses = done.losses;
+  for (size_t m = 0; m < step.divisors.size(); ++m) losses[m] /= step.divisors[m];
+  for (const double loss : GatherOverData(losses, mesh_)) loss_sum += loss;
   state_.loss = loss_sum / targets;
   state_.has_targets = step.all.targets > 0;
   steps_without_targets_ += state_.has_targets ? 0 : 1;

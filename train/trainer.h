@@ -175,6 +175,7 @@ class Trainer {
   models::Model& model_;
   const dist::Mesh mesh_;
   const TaskData data_;
+  const bool averages_micro_batches_;  // RunConfig::loss_average
   const TrainerParts parts_;
   data::Sampler sampler_;
   std::vector<TrainerCallback*> callbacks_;  // the program's

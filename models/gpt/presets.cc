@@ -55,6 +55,7 @@ Family MakeFamily() {
   Family family;
   family.model_type = "gpt2";
   family.shares_sequences = true;
+  family.loss_takes_num_items = true;
   family.architectures = {{"GPT2LMHeadModel", {Capability::kNextToken}}};
   for (const Size& size : {Size{"gpt2", 12, 12, 768, 1024},
                            {"gpt2-medium", 24, 16, 1024, 1024},

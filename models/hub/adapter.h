@@ -70,7 +70,16 @@ class AdapterFolder {
   static StatusOr<AdapterFolder> Open(const std::string& folder, const Model& model,
                                       int adapter = 0);
 
+  // Of a layer's weight.
+  struct Term {
+    LinearLayout layout;
+    nn::LowRankConfig config;
+  };
+
   const AdapterConfig& config() const { return config_; }
+  // By the layer's path; at least one. Their parameters are `<path>.lora_A.weight` [rank, inputs]
+  // and `<path>.lora_B.weight` [outputs, rank].
+  const std::map<std::string, Term>& terms() const { return terms_; }
   // Whether it changes or replaces this parameter of the model.
   bool Changes(const std::string& parameter) const;
   // The whole of a parameter of the adapter, or of one that it replaces; on the CPU, in the file's
@@ -82,10 +91,6 @@ class AdapterFolder {
  private:
   friend StatusOr<AttachedAdapter> LoadAdapter(Model& model, const std::string& folder,
                                                int adapter);
-  struct Term {
-    LinearLayout layout;
-    nn::LowRankConfig config;
-  };
 
   AdapterConfig config_;
   std::map<std::string, Term> terms_;            // by the layer's path

@@ -63,9 +63,23 @@ StatusOr<ListedTensor> TensorOf(const json& listed) {
   tensor.entry = {listed.at("name").get<std::string>(), *known,
                   listed.at("shape").get<std::vector<int64_t>>()};
   tensor.begin = listed.at("begin").get<int64_t>();
+  if (listed.contains("plus")) listed.at("plus").get_to(tensor.plus);
+  if (tensor.plus != 0 && !IsFloating(*known)) {
+    return InvalidArgument("nothing can be added to '", dtype, "'");
+  }
   if (listed.contains("sizes")) listed.at("sizes").get_to(tensor.sizes);
   if (listed.contains("strides")) listed.at("strides").get_to(tensor.strides);
   return tensor;
+}
+
+void AddTo(double plus, const Tensor& tensor) {
+  DispatchFloat(tensor.dtype(), "tensor list", [&](auto zero) {
+    using T = decltype(zero);
+    T* const values = tensor.data<T>();
+    for (int64_t i = 0; i < tensor.numel(); ++i) {
+      values[i] = static_cast<T>(static_cast<double>(values[i]) + plus);
+    }
+  });
 }
 
 }  // namespace
@@ -81,6 +95,7 @@ json TensorListJson(std::string_view file, const std::vector<ListedTensor>& tens
                                           {"dtype", SafetensorsDTypeName(tensor.entry.dtype)},
                                           {"shape", tensor.entry.shape},
                                           {"begin", tensor.begin}});
+    if (tensor.plus != 0) listed["plus"] = tensor.plus;
     if (tensor.sizes.empty()) continue;
     listed["sizes"] = tensor.sizes;
     listed["strides"] = tensor.strides;
@@ -120,7 +135,7 @@ StatusOr<TensorView> TensorList::Get(std::string_view name, std::vector<std::byt
   const ListedTensor& tensor = tensors_[found->second];
   const DType dtype = tensor.entry.dtype;
   TensorView view = {dtype, tensor.entry.shape, file_.data() + tensor.begin, tensor.nbytes()};
-  if (tensor.sizes.empty() || view.nbytes == 0) return view;
+  if ((tensor.sizes.empty() && tensor.plus == 0) || view.nbytes == 0) return view;
   const auto bytes = static_cast<size_t>(view.nbytes);
   std::vector<std::byte> aligned;
   if (reinterpret_cast<uintptr_t>(view.data) % DTypeSize(dtype) != 0) {
@@ -128,12 +143,13 @@ StatusOr<TensorView> TensorList::Get(std::string_view name, std::vector<std::byt
     view.data = aligned.data();
   }
   made->resize(bytes);
-  const Shape sizes(tensor.sizes);
-  const Tensor from(Storage::ReadOnly(view.data, bytes, nullptr), sizes, Shape(tensor.strides), 0,
-                    dtype);
+  const Shape sizes(tensor.sizes.empty() ? tensor.entry.shape : tensor.sizes);
+  const Shape strides = tensor.sizes.empty() ? ContiguousStrides(sizes) : Shape(tensor.strides);
+  const Tensor from(Storage::ReadOnly(view.data, bytes, nullptr), sizes, strides, 0, dtype);
   const Tensor to(std::make_shared<Storage>(made->data(), bytes, Device::Cpu(), nullptr), sizes,
                   ContiguousStrides(sizes), 0, dtype);
   CopyInto(to, from);
+  if (tensor.plus != 0) AddTo(tensor.plus, to);
   view.data = made->data();
   return view;
 }

@@ -7,8 +7,9 @@
 //                {"name": "lm_head.weight", "dtype": "F16", "shape": [2, 3], "begin": 4352,
 //                 "sizes": [2, 3], "strides": [1, 2]}]}
 //
-// `file` is beside the list. With `sizes` and `strides`, which go together, the elements are not in
-// a row: they are those of this view of the bytes from `begin` on, in row-major order.
+// `file` is beside the list. With "plus": -1, which only floating tensors have, the elements are
+// the file's less 1. With `sizes` and `strides`, which go together, the elements are not in a row:
+// they are those of this view of the bytes from `begin` on, in row-major order.
 #ifndef TESSERA_MODELS_HUB_TENSOR_LIST_H_
 #define TESSERA_MODELS_HUB_TENSOR_LIST_H_
 
@@ -34,6 +35,7 @@ struct ListedTensor {
   int64_t begin = 0;
   std::vector<int64_t> sizes = {};  // empty: the elements are in a row
   std::vector<int64_t> strides = {};
+  double plus = 0;  // is added to what the file holds
 
   int64_t nbytes() const;
 };
@@ -52,7 +54,7 @@ class TensorList {
   const std::vector<ListedTensor>& tensors() const { return tensors_; }
 
   // NotFound for an unknown name. Valid as long as the object, which may be moved, and `made`,
-  // which holds the bytes of a tensor that is not in a row.
+  // which holds the bytes of a tensor whose elements are not the file's in a row.
   StatusOr<TensorView> Get(std::string_view name, std::vector<std::byte>* made) const;
 
  private:

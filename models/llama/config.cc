@@ -27,18 +27,36 @@ LlamaConfig DefaultsOf(const std::string& type) {
     c.intermediate_size = 22016;
     c.max_position_embeddings = 32768;
   }
+  if (type == "gemma3_text") {
+    c.vocab_size = 262208;
+    c.hidden_size = 2304;
+    c.intermediate_size = 9216;
+    c.num_hidden_layers = 26;
+    c.num_attention_heads = 8;
+    c.num_key_value_heads = 4;
+    c.head_dim = 256;
+    c.hidden_act = "gelu_pytorch_tanh";
+    c.max_position_embeddings = 131072;
+    c.tie_word_embeddings = true;
+    c.pad_token_id = 0;
+    c.query_pre_attn_scalar = 256;
+    c.scaled_embeddings = true;
+    c.zero_centered_norms = true;
+    c.norms_on_both_sides = true;
+  }
   c.qkv_bias = type == "qwen2";
-  c.has_head_norms = type == "qwen3";
+  c.has_head_norms = type == "qwen3" || type == "gemma3_text";
   return c;
 }
 
-// Absent, and null, mean different things in the four.
+// Absent, and null, mean different things from type to type.
 void ReadHeads(const json& json, const std::string& type, ConfigReader* reader, LlamaConfig* c) {
   const bool all = json.contains("num_key_value_heads") || type == "llama";
   if (all && !reader->Has("num_key_value_heads")) c->num_key_value_heads = c->num_attention_heads;
   reader->RequireMultiple("num_attention_heads", c->num_attention_heads, "num_key_value_heads",
                           c->num_key_value_heads);
-  if (!reader->Has("head_dim") && type != "qwen3" && c->num_attention_heads > 0) {
+  if (!reader->Has("head_dim") && type != "qwen3" && type != "gemma3_text" &&
+      c->num_attention_heads > 0) {
     reader->RequireMultiple("hidden_size", c->hidden_size, "num_attention_heads",
                             c->num_attention_heads);
     c->head_dim = c->hidden_size / c->num_attention_heads;
@@ -46,9 +64,11 @@ void ReadHeads(const json& json, const std::string& type, ConfigReader* reader, 
 }
 
 // Negative ids count from the vocabulary's end, as PyTorch has it.
-void ReadPadding(ConfigReader* reader, LlamaConfig* c) {
+void ReadPadding(bool has_key, ConfigReader* reader, LlamaConfig* c) {
   std::optional<int64_t> id;
   reader->Read("pad_token_id", &id);
+  if (!id && has_key) c->pad_token_id = -1;
+  if (!id && c->pad_token_id >= 0) id = c->pad_token_id;
   if (!id) return;
   c->pad_token_id = *id < 0 ? c->vocab_size + *id : *id;
   reader->Require(
@@ -56,8 +76,27 @@ void ReadPadding(ConfigReader* reader, LlamaConfig* c) {
       Concat("'pad_token_id' (", *id, ") is outside of the vocabulary (", c->vocab_size, ")"));
 }
 
-// Llama has none, Mistral one for all layers, Qwen's is of the layers that `layer_types` names, or
-// of those from `max_window_layers` on.
+// Which layers slide, where `layer_types` says it; nullopt: it does not.
+std::optional<std::vector<bool>> SlidingLayers(const json& json, size_t layers,
+                                               ConfigReader* reader) {
+  if (!reader->Has("layer_types")) return std::nullopt;
+  std::vector<bool> slides(layers, false);
+  const auto& types = json["layer_types"];
+  reader->Require(types.is_array() && types.size() == layers,
+                  Concat("'layer_types' must be a list of ", layers, " names"));
+  if (!reader->status().ok()) return slides;
+  for (size_t i = 0; i < layers; ++i) {
+    slides[i] = types[i] == "sliding_attention";
+    reader->Require(slides[i] || types[i] == "full_attention",
+                    Concat("'layer_types' has ", types[i].dump(),
+                           ", expected full_attention or sliding_attention"));
+  }
+  return slides;
+}
+
+// Llama has none, Mistral one for all layers. Qwen's and Gemma's is of the layers that
+// `layer_types` names; else of those from `max_window_layers` on (Qwen), or of all but every
+// `sliding_window_pattern`-th (Gemma).
 void ReadWindows(const json& json, const std::string& type, ConfigReader* reader, LlamaConfig* c) {
   const auto layers = static_cast<size_t>(std::clamp<int64_t>(c->num_hidden_layers, 0, 10000));
   c->windows.assign(layers, 0);
@@ -69,27 +108,51 @@ void ReadWindows(const json& json, const std::string& type, ConfigReader* reader
     c->windows.assign(layers, window);
     return;
   }
-  bool used = false;
+  const bool gemma = type == "gemma3_text";
+  bool used = gemma;
   int64_t first = 28;
-  reader->Read("use_sliding_window", &used);
-  reader->Read("max_window_layers", &first);
-  if (!reader->Has("layer_types")) {
-    for (size_t i = 0; i < layers && used; ++i) {
-      if (static_cast<int64_t>(i) >= first) c->windows[i] = window;
-    }
-    return;
+  int64_t pattern = 6;
+  if (gemma) {
+    reader->Read("sliding_window_pattern", &pattern, {.least = 1});
+  } else {
+    reader->Read("use_sliding_window", &used);
+    reader->Read("max_window_layers", &first);
   }
-  const auto& types = json["layer_types"];
-  reader->Require(types.is_array() && types.size() == layers,
-                  Concat("'layer_types' must be a list of ", layers, " names"));
-  if (!reader->status().ok()) return;
-  for (size_t i = 0; i < layers; ++i) {
-    const bool slides = types[i] == "sliding_attention";
-    reader->Require(slides || types[i] == "full_attention",
-                    Concat("'layer_types' has ", types[i].dump(),
-                           ", expected full_attention or sliding_attention"));
-    if (slides && used) c->windows[i] = window;
+  const std::optional<std::vector<bool>> named = SlidingLayers(json, layers, reader);
+  for (size_t i = 0; i < layers && used; ++i) {
+    const auto number = static_cast<int64_t>(i);
+    const bool slides = named ? (*named)[i] : gemma ? (number + 1) % pattern != 0 : number >= first;
+    if (slides) c->windows[i] = window;
   }
+}
+
+// What only Gemma has, and what of it is not supported.
+void ReadGemma(ConfigReader* reader, LlamaConfig* c) {
+  reader->Read("hidden_activation", &c->hidden_act);
+  reader->Read("query_pre_attn_scalar", &c->query_pre_attn_scalar, {.above = 0});
+  for (const char* key : {"final_logit_softcapping", "attn_logit_softcapping"}) {
+    reader->Require(!reader->Has(key), Concat("'", key, "' is not supported"));
+  }
+  bool both_ways = false;
+  reader->Read("use_bidirectional_attention", &both_ways);
+  reader->Require(!both_ways, "'use_bidirectional_attention' is not supported");
+}
+
+// Frequencies of the layers that see everything and of those that slide.
+Status ReadRotary(const json& json, const std::string& type, LlamaConfig* c) {
+  const bool gemma = type == "gemma3_text";
+  RotaryDefaults defaults;
+  if (gemma) defaults = {.base = 1e6, .layer_type = "full_attention"};
+  TESSERA_ASSIGN_OR_RETURN(const RotaryKeys rotary,
+                           ReadRotaryKeys(json, type, c->max_position_embeddings, defaults));
+  c->rotary = rotary.config;
+  c->max_positions = rotary.max_positions;
+  if (!gemma) return OkStatus();
+  defaults = {.base = 1e4, .layer_type = "sliding_attention", .base_key = "rope_local_base_freq"};
+  TESSERA_ASSIGN_OR_RETURN(const RotaryKeys local,
+                           ReadRotaryKeys(json, type, c->max_position_embeddings, defaults));
+  c->local_rotary = local.config;
+  return OkStatus();
 }
 
 }  // namespace
@@ -97,7 +160,7 @@ void ReadWindows(const json& json, const std::string& type, ConfigReader* reader
 const OptionTable& LlamaConfig::Table() {
   using C = LlamaConfig;
   static const auto* table = new OptionTable(
-      OptionTable::Of<C>("Llama, Mistral, Qwen2 and Qwen3")
+      OptionTable::Of<C>("Llama, Mistral, Qwen2, Qwen3 and Gemma 3")
           .Add("vocab_size", &C::vocab_size, "tokens", SizeBelow(kMostRows))
           .Add("hidden_size", &C::hidden_size, "features of a token", SizeBelow(kMostWidth))
           .Add("intermediate_size", &C::intermediate_size,
@@ -126,21 +189,20 @@ StatusOr<LlamaConfig> LlamaConfig::FromJson(const json& json) {
   ConfigReader reader(json, type);
   reader.Read(&c);
   ReadHeads(json, type, &reader, &c);
-  if (type == "llama" || type == "qwen3") {
+  if (type == "llama" || type == "qwen3" || type == "gemma3_text") {
     reader.Read("attention_bias", &c.qkv_bias);
     c.output_bias = c.qkv_bias;
   }
   if (type == "llama") reader.Read("mlp_bias", &c.mlp_bias);
+  if (type == "gemma3_text") ReadGemma(&reader, &c);
   ReadWindows(json, type, &reader, &c);
-  ReadPadding(&reader, &c);
+  ReadPadding(json.contains("pad_token_id"), &reader, &c);
   TESSERA_RETURN_IF_ERROR(reader.status());
   TESSERA_RETURN_IF_ERROR(nn::FindActivation(c.hidden_act).status());
-  TESSERA_ASSIGN_OR_RETURN(const RotaryKeys rotary,
-                           ReadRotaryKeys(json, type, c.max_position_embeddings));
-  c.rotary = rotary.config;
-  c.max_positions = rotary.max_positions;
+  TESSERA_RETURN_IF_ERROR(ReadRotary(json, type, &c));
   try {
     (void)nn::RotaryFor(c.rotary, c.head_dim, 1);
+    if (c.local_rotary) (void)nn::RotaryFor(*c.local_rotary, c.head_dim, 1);
   } catch (const Error& error) {
     return InvalidArgument("config of ", type, ": ", error.what());
   }

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The configuration of Llama, Mistral, Qwen2 and Qwen3; fields are named as in Hugging Face's
-// config.json, where there is one. What an absent key means differs from one to the other.
+// The configuration of Llama, Mistral, Qwen2, Qwen3 and Gemma 3; fields are named as in Hugging
+// Face's config.json, where there is one. What an absent key means differs from one to the other.
 #ifndef TESSERA_MODELS_LLAMA_CONFIG_H_
 #define TESSERA_MODELS_LLAMA_CONFIG_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -16,7 +17,8 @@
 
 namespace tessera::models {
 
-inline constexpr std::string_view kLlamaTypes[] = {"llama", "mistral", "qwen2", "qwen3"};
+inline constexpr std::string_view kLlamaTypes[] = {"llama", "mistral", "qwen2", "qwen3",
+                                                   "gemma3_text"};
 
 struct LlamaConfig {
   int64_t vocab_size = 32000;
@@ -40,11 +42,24 @@ struct LlamaConfig {
   bool has_head_norms = false;   // q_norm and k_norm
   nn::RotaryConfig rotary = {};  // rope_theta, rope_scaling, rope_parameters
   std::vector<int64_t> windows;  // of each layer, in tokens; 0: all are seen
+  // Of layers with a window, where they have positions of their own (rope_local_base_freq).
+  std::optional<nn::RotaryConfig> local_rotary = std::nullopt;
+  // Gemma's: scores are divided by the root of it (0: of head_dim), embeddings are multiplied by
+  // the root of hidden_size, norms are held less 1 and stand on both sides of the parts.
+  double query_pre_attn_scalar = 0;
+  bool scaled_embeddings = false;
+  bool zero_centered_norms = false;
+  bool norms_on_both_sides = false;
   int64_t max_positions = 2048;  // max_position_embeddings, or what its scaling extends that to
 
   // By "model_type". Checks sizes; refuses by name what would change results and is not supported.
   static StatusOr<LlamaConfig> FromJson(const nlohmann::json& json);
   static const OptionTable& Table();
+
+  // Of layer number `layer`.
+  const nn::RotaryConfig& RotaryOf(size_t layer) const {
+    return local_rotary && windows[layer] > 0 ? *local_rotary : rotary;
+  }
 };
 
 }  // namespace tessera::models

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/llama/llama.h"
 
+#include <cmath>
 #include <utility>
 
 #include "models/language_model.h"
@@ -18,20 +19,23 @@ namespace {
 nn::TransformerBlockConfig LayerConfig(const LlamaConfig& c, size_t layer) {
   const nn::Init weight = nn::Init::Normal(c.initializer_range);
   nn::TransformerBlockConfig config;
-  config.attention = {.hidden_size = c.hidden_size,
-                      .num_heads = c.num_attention_heads,
-                      .num_key_value_heads = c.num_key_value_heads,
-                      .head_dim = c.head_dim,
-                      .window = c.windows[layer],
-                      .attention_dropout = c.attention_dropout,
-                      .weight_init = weight,
-                      .output_init = weight,
-                      .qkv_bias = c.qkv_bias,
-                      .output_bias = c.output_bias,
-                      .qkv_names = {"q_proj", "k_proj", "v_proj"},
-                      .output_name = "o_proj",
-                      .head_norm_eps = c.rms_norm_eps,
-                      .rotary = c.rotary};
+  config.attention = {
+      .hidden_size = c.hidden_size,
+      .num_heads = c.num_attention_heads,
+      .num_key_value_heads = c.num_key_value_heads,
+      .head_dim = c.head_dim,
+      .window = c.windows[layer],
+      .scale = c.query_pre_attn_scalar == 0 ? 0.0 : 1 / std::sqrt(c.query_pre_attn_scalar),
+      .attention_dropout = c.attention_dropout,
+      .weight_init = weight,
+      .output_init = weight,
+      .qkv_bias = c.qkv_bias,
+      .output_bias = c.output_bias,
+      .qkv_names = {"q_proj", "k_proj", "v_proj"},
+      .output_name = "o_proj",
+      .head_norm_eps = c.rms_norm_eps,
+      .head_norm_zero_centered = c.zero_centered_norms,
+      .rotary = c.RotaryOf(layer)};
   if (c.has_head_norms) config.attention.head_norm_names = {"q_norm", "k_norm"};
   config.mlp = {.hidden_size = c.hidden_size,
                 .inner_size = c.intermediate_size,
@@ -44,8 +48,15 @@ nn::TransformerBlockConfig LayerConfig(const LlamaConfig& c, size_t layer) {
                 .down_name = "down_proj"};
   config.norm = nn::NormKind::kRmsNorm;
   config.norm_eps = c.rms_norm_eps;
+  config.norm_zero_centered = c.zero_centered_norms;
   config.attention_norm_name = "input_layernorm";
   config.mlp_norm_name = "post_attention_layernorm";
+  if (c.norms_on_both_sides) {
+    config.norm_place = nn::NormPlace::kBothSides;
+    config.attention_output_norm_name = "post_attention_layernorm";
+    config.mlp_norm_name = "pre_feedforward_layernorm";
+    config.mlp_output_norm_name = "post_feedforward_layernorm";
+  }
   config.attention_name = "self_attn";
   return config;
 }
@@ -54,7 +65,8 @@ nn::EmbeddingConfig TokenConfig(const LlamaConfig& c) {
   return {.rows = c.vocab_size,
           .width = c.hidden_size,
           .init = nn::Init::Normal(c.initializer_range, c.pad_token_id),
-          .padding_idx = c.pad_token_id};
+          .padding_idx = c.pad_token_id,
+          .scale = c.scaled_embeddings ? std::sqrt(static_cast<double>(c.hidden_size)) : 1.0};
 }
 
 }  // namespace
@@ -76,7 +88,9 @@ class Llama::Decoder : public nn::Module {
     }
     if (!head) return;
     norm = std::make_unique<nn::RmsNorm>(
-        nn::NormConfig{.width = c.hidden_size, .eps = c.rms_norm_eps}, Child("norm"));
+        nn::NormConfig{
+            .width = c.hidden_size, .eps = c.rms_norm_eps, .zero_centered = c.zero_centered_norms},
+        Child("norm"));
   }
 
   std::unique_ptr<nn::VocabParallelEmbedding> embed_tokens;

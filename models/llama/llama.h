@@ -2,14 +2,17 @@
 // Llama 1, 2 and 3 (Touvron et al. 2023, "LLaMA: Open and Efficient Foundation Language Models";
 // Grattafiori et al. 2024, "The Llama 3 Herd of Models"), Mistral (Jiang et al. 2023, "Mistral
 // 7B"), Qwen2 (Yang et al. 2024, "Qwen2 Technical Report") and Qwen3 (Yang et al. 2025, "Qwen3
-// Technical Report"): one architecture, told apart by its configuration.
+// Technical Report") and Gemma 3 (Gemma Team 2025, "Gemma 3 Technical Report"): one architecture,
+// told apart by its configuration.
 //
 //   tokens -> num_hidden_layers x [x + attn(norm(x)); x + mlp(norm(x))] -> norm -> head
 //
 // Norms are RMS norms, mlp is down(silu(gate(h)) * up(h)), queries and keys are rotated by their
-// positions, and key/value heads may be fewer than query heads. The head's weight is the token
-// embedding where `tie_word_embeddings` is set. Parameter names are those of transformers'
-// LlamaForCausalLM and its like. Blocks: 0 the embedding, then the layers, then the head.
+// positions, and key/value heads may be fewer than query heads. Gemma's embeddings are multiplied
+// by sqrt(hidden_size), mlp is down(gelu(gate(h)) * up(h)), and what attn and mlp give is normed
+// once more before it is added. The head's weight is the token embedding where
+// `tie_word_embeddings` is set. Parameter names are those of transformers' LlamaForCausalLM and its
+// like. Blocks: 0 the embedding, then the layers, then the head.
 #ifndef TESSERA_MODELS_LLAMA_LLAMA_H_
 #define TESSERA_MODELS_LLAMA_LLAMA_H_
 

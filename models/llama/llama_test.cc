@@ -62,6 +62,12 @@ const std::vector<Case>& Cases() {
         {"sliding_window", 3},
         {"max_window_layers", 1}}},
       {"qwen3", {{"model_type", "qwen3"}, {"head_dim", 8}}},
+      {"gemma3",
+       {{"model_type", "gemma3_text"},
+        {"query_pre_attn_scalar", 5},
+        {"sliding_window", 3},
+        {"sliding_window_pattern", 2},
+        {"rope_local_base_freq", 20.0}}},
   };
   return *cases;
 }
@@ -97,7 +103,8 @@ TEST_P(LlamaTest, GradientsAgainstFiniteDifferences) {
         {original}, {.tolerance = 1e-6, .max_elements = 6});
     // The embedding of padding has no gradient, which finite differences do not know.
     const bool padded =
-        GetParam().changes.contains("pad_token_id") && p->name.ends_with("tokens.weight");
+        (GetParam().changes.contains("pad_token_id") || GetParam().name == std::string("gemma3")) &&
+        p->name.ends_with("tokens.weight");
     EXPECT_TRUE(result.ok || padded)
         << p->name << ": " << result.message << " (seed " << FreshSeed() << ")";
   }
@@ -215,6 +222,15 @@ TEST(LlamaConfigTest, WhatAbsentKeysMean) {
   EXPECT_EQ(named.windows, (std::vector<int64_t>{5, 0}));
   EXPECT_EQ(Read({{"model_type", "qwen3"}, {"hidden_size", 1024}}).head_dim, 128);
   EXPECT_EQ(Read({{"model_type", "llama"}, {"pad_token_id", -1}}).pad_token_id, 99);
+  const LlamaConfig gemma = Read({{"model_type", "gemma3_text"}, {"num_hidden_layers", 7}});
+  EXPECT_EQ(gemma.windows, (std::vector<int64_t>{4096, 4096, 4096, 4096, 4096, 0, 4096}));
+  EXPECT_EQ(gemma.rotary.base, 1e6);
+  EXPECT_EQ(gemma.RotaryOf(0).base, 1e4);
+  EXPECT_EQ(gemma.RotaryOf(5).base, 1e6);
+  EXPECT_EQ(gemma.head_dim, 256);
+  EXPECT_EQ(gemma.pad_token_id, 0);
+  EXPECT_TRUE(gemma.tie_word_embeddings);
+  EXPECT_EQ(Read({{"model_type", "gemma3_text"}, {"pad_token_id", nullptr}}).pad_token_id, -1);
   EXPECT_EQ(Read({{"model_type", "llama"}, {"pad_token_id", nullptr}}).pad_token_id, -1);
 }
 
@@ -228,6 +244,22 @@ TEST(LlamaConfigTest, RotaryPositionsOfEitherVersion) {
   EXPECT_EQ(
       read({{"rope_parameters", {{"rope_type", "default"}, {"rope_theta", 5e5}}}}).rotary.base,
       5e5);
+  // As transformers 4 and 5 write Gemma 3's; a scaling is of the layers without a window.
+  for (const json& keys : std::vector<json>{
+           {{"rope_theta", 2e6},
+            {"rope_local_base_freq", 3e4},
+            {"rope_scaling", {{"rope_type", "linear"}, {"factor", 8.0}}}},
+           {{"rope_parameters",
+             {{"full_attention", {{"rope_type", "linear"}, {"factor", 8.0}, {"rope_theta", 2e6}}},
+              {"sliding_attention", {{"rope_type", "default"}, {"rope_theta", 3e4}}}}}}}) {
+    json gemma = keys;
+    gemma["model_type"] = "gemma3_text";
+    const LlamaConfig config = Read(gemma);
+    EXPECT_EQ(config.rotary.base, 2e6);
+    EXPECT_EQ(config.rotary.scaling.factor, 8);
+    EXPECT_EQ(config.local_rotary->base, 3e4);
+    EXPECT_EQ(config.local_rotary->scaling.kind, nn::RotaryScaling::kNone);
+  }
   const LlamaConfig linear =
       read({{"rope_scaling", {{"type", "linear"}, {"factor", 2}}}, {"rope_theta", 1e5}});
   EXPECT_EQ(linear.rotary.scaling.kind, nn::RotaryScaling::kLinear);
@@ -293,6 +325,12 @@ TEST(LlamaConfigTest, RefusesByName) {
   EXPECT_NE(problem({{"head_dim", 5}}).find("needed are"), std::string::npos);
   EXPECT_EQ(problem({{"model_type", "mistral"}, {"sliding_window", 0}}),
             "config of mistral: 'sliding_window' must be above 0, not 0");
+  EXPECT_EQ(problem({{"model_type", "gemma3_text"}, {"final_logit_softcapping", 30.0}}),
+            "config of gemma3_text: 'final_logit_softcapping' is not supported");
+  EXPECT_EQ(problem({{"model_type", "gemma3_text"}, {"use_bidirectional_attention", true}}),
+            "config of gemma3_text: 'use_bidirectional_attention' is not supported");
+  EXPECT_EQ(problem({{"rope_parameters", {{"full_attention", {{"rope_theta", 2}}}}}}),
+            "config of llama: 'rope_parameters.full_attention' is of some layers; not supported");
   EXPECT_EQ(problem({{"model_type", "qwen2"}, {"layer_types", {"full_attention"}}}),
             "config of qwen2: 'layer_types' must be a list of 2 names");
   EXPECT_EQ(problem({{"model_type", "qwen3"}, {"layer_types", {"full_attention", "chunked"}}}),

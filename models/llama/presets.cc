@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the command line and the Hub know Llama, Mistral and Qwen.
+// How the command line and the Hub know Llama, Mistral, Qwen and Gemma.
 #include "core/batch_keys.h"
 #include "models/family.h"
 #include "models/llama/llama.h"
@@ -90,6 +90,20 @@ std::vector<Preset> QwenPresets(const char* type, const char* architecture,
   return presets;
 }
 
+std::vector<Preset> GemmaPresets() {
+  constexpr char kGemma[] =
+      R"({"rms_norm_eps": 1e-6, "hidden_activation": "gelu_pytorch_tanh", "sliding_window": 512,
+          "rope_local_base_freq": 1e4, "query_pre_attn_scalar": 256, "attention_bias": false,
+          "bos_token_id": 2, "eos_token_id": 1, "pad_token_id": 0})";
+  std::vector<Preset> presets;
+  for (const Size& size : {Size{"gemma-3-270m", 18, 4, 1, 256, 640, 2048, 32768, 262144, true, 1e6},
+                           {"gemma-3-1b", 26, 4, 1, 256, 1152, 6912, 32768, 262144, true, 1e6}}) {
+    presets.push_back(MakePreset("gemma3_text", "Gemma3ForCausalLM", kGemma, size));
+    presets.back().config.erase("hidden_act");  // named hidden_activation here
+  }
+  return presets;
+}
+
 // The frequencies of the rotations, which older files carry.
 bool IsRotaryBuffer(const std::string& name) { return name.ends_with("rotary_emb.inv_freq"); }
 
@@ -109,6 +123,7 @@ Family MakeFamily(const char* type, const char* architecture, std::vector<Preset
   Family family;
   family.model_type = type;
   family.shares_sequences = true;
+  family.loss_takes_num_items = true;
   family.architectures = {{architecture, {Capability::kNextToken}}};
   family.presets = std::move(presets);
   family.build = Build;
@@ -142,6 +157,9 @@ const FamilyRegistration qwen3([] {
       QwenPresets("qwen3", "Qwen3ForCausalLM",
                   {{"qwen3-0.6b", 28, 16, 8, 128, 1024, 3072, 40960, 151936, true, 1e6, kNoBias},
                    {"qwen3-4b", 36, 32, 8, 128, 2560, 9728, 40960, 151936, true, 1e6, kNoBias}}));
+});
+const FamilyRegistration gemma3([] {
+  return MakeFamily("gemma3_text", "Gemma3ForCausalLM", GemmaPresets());
 });
 
 }  // namespace

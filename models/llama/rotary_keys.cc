@@ -102,19 +102,31 @@ Status ReadScaling(const Section& section, RotaryScaling* scaling) {
 }
 
 // Where both are, transformers 5 takes `rope_scaling`, and 4 knows no other.
-StatusOr<Section> FindSection(const json& config, const std::string& family) {
+StatusOr<Section> FindSection(const json& config, const std::string& family,
+                              const RotaryDefaults& defaults) {
   Section section = {.name = Has(config, "rope_scaling") ? "rope_scaling" : "rope_parameters",
                      .family = family};
   if (Has(config, section.name.c_str())) section.keys = config[section.name];
   if (!section.keys.is_object()) {
     return InvalidArgument("config of ", family, ": '", section.name, "' must be an object");
   }
+  const std::string& kind = defaults.layer_type;
+  if (!kind.empty() && Has(section.keys, kind.c_str())) {
+    section = {.name = section.name + "." + kind, .keys = section.keys[kind], .family = family};
+    if (!section.keys.is_object()) {
+      return InvalidArgument("config of ", family, ": '", section.name, "' must be an object");
+    }
+  } else if (defaults.base_key != "rope_theta") {
+    section.keys = json::object();  // those of the other layers
+  }
   for (const auto& [key, value] : section.keys.items()) {
     if (value.is_object()) return section.Problem(key.c_str(), "is of some layers; not supported");
   }
-  for (const char* key : {"rope_theta", "partial_rotary_factor"}) {
-    if (!Has(section.keys, key) && Has(config, key)) section.keys[key] = config[key];
+  if (!Has(section.keys, "rope_theta") && Has(config, defaults.base_key.c_str())) {
+    section.keys["rope_theta"] = config[defaults.base_key];
   }
+  const char* const share = "partial_rotary_factor";
+  if (!Has(section.keys, share) && Has(config, share)) section.keys[share] = config[share];
   return section;
 }
 
@@ -137,9 +149,11 @@ StatusOr<int64_t> OriginalPositions(const json& config, const Section& section,
 }  // namespace
 
 StatusOr<RotaryKeys> ReadRotaryKeys(const json& json, const std::string& family,
-                                    int64_t max_position_embeddings) {
-  TESSERA_ASSIGN_OR_RETURN(const Section section, FindSection(json, family));
+                                    int64_t max_position_embeddings,
+                                    const RotaryDefaults& defaults) {
+  TESSERA_ASSIGN_OR_RETURN(const Section section, FindSection(json, family, defaults));
   RotaryKeys read;
+  read.config.base = defaults.base;
   read.max_positions = max_position_embeddings;
   TESSERA_RETURN_IF_ERROR(section.Read("rope_theta", &read.config.base, {.least = 1}));
   TESSERA_RETURN_IF_ERROR(section.Read("partial_rotary_factor", &read.config.share, {.least = 0}));

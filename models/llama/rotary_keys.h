@@ -24,9 +24,20 @@ struct RotaryKeys {
   int64_t max_positions = 0;
 };
 
+// What absent keys mean, and where a family with two kinds of layers has one kind's.
+struct RotaryDefaults {
+  double base = 10000.0;
+  // Not empty: the keys may be in `rope_parameters.<layer_type>` ("sliding_attention"), as
+  // transformers 5 writes them.
+  std::string layer_type = {};
+  // Another name of the base beside the section. Its layers have no scaling there.
+  std::string base_key = "rope_theta";
+};
+
 // `family` begins messages: "config of llama: 'rope_scaling.factor' ...".
 StatusOr<RotaryKeys> ReadRotaryKeys(const nlohmann::json& json, const std::string& family,
-                                    int64_t max_position_embeddings);
+                                    int64_t max_position_embeddings,
+                                    const RotaryDefaults& defaults = {});
 
 }  // namespace tessera::models
 

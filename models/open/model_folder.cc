@@ -17,6 +17,11 @@ namespace tessera::models {
 StatusOr<std::string> ModelFolderAt(const std::string& path,
                                     std::optional<MountedFolder>* mounted) {
   if (!PathExists(path) || IsDirectory(path)) return path;
+  if (IsGgufFile(path)) {
+    TESSERA_ASSIGN_OR_RETURN(const GgufFile gguf, GgufFile::Open(path));
+    TESSERA_ASSIGN_OR_RETURN(*mounted, MountGguf(gguf));
+    return (*mounted)->path();
+  }
   TESSERA_ASSIGN_OR_RETURN(MappedFile mapped, MappedFile::Open(path));
   const auto owner = std::make_shared<const MappedFile>(std::move(mapped));
   TESSERA_ASSIGN_OR_RETURN(

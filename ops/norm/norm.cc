@@ -16,6 +16,7 @@ struct Spec {
   const char* name;
   bool centered;
   double eps;
+  double weight_offset = 0;
 };
 
 struct Normed {
@@ -47,6 +48,7 @@ Normed LaunchForward(const Spec& spec, const Tensor& x, const Tensor& residual,
                                    .x = xc.raw_data(),
                                    .residual = DataOrNull(rc),
                                    .weight = DataOrNull(weight),
+                                   .weight_offset = spec.weight_offset,
                                    .bias = DataOrNull(bias),
                                    .sum = const_cast<void*>(DataOrNull(out.sum)),
                                    .y = out.y.raw_data(),
@@ -82,6 +84,7 @@ NormGrads LaunchBackward(const Spec& spec, const Tensor& x, const Tensor& weight
                                       .n = n,
                                       .x = xc.raw_data(),
                                       .weight = DataOrNull(weight),
+                                      .weight_offset = spec.weight_offset,
                                       .dy = dyc.raw_data(),
                                       .dsum = DataOrNull(dsc),
                                       .mean = mean.raw_data(),
@@ -149,8 +152,8 @@ Tensor LayerNorm(const Tensor& x, const Tensor& weight, const Tensor& bias, doub
   return Norm({"layer_norm", true, eps}, x, Tensor(), false, weight, bias).normed;
 }
 
-Tensor RmsNorm(const Tensor& x, const Tensor& weight, double eps) {
-  return Norm({"rms_norm", false, eps}, x, Tensor(), false, weight, Tensor()).normed;
+Tensor RmsNorm(const Tensor& x, const Tensor& weight, double eps, double weight_offset) {
+  return Norm({"rms_norm", false, eps, weight_offset}, x, Tensor(), false, weight, Tensor()).normed;
 }
 
 ResidualNorm LayerNormResidual(const Tensor& x, const Tensor& residual, const Tensor& weight,
@@ -159,8 +162,9 @@ ResidualNorm LayerNormResidual(const Tensor& x, const Tensor& residual, const Te
 }
 
 ResidualNorm RmsNormResidual(const Tensor& x, const Tensor& residual, const Tensor& weight,
-                             double eps) {
-  return Norm({"rms_norm_residual", false, eps}, x, residual, true, weight, Tensor());
+                             double eps, double weight_offset) {
+  return Norm({"rms_norm_residual", false, eps, weight_offset}, x, residual, true, weight,
+              Tensor());
 }
 
 }  // namespace tessera

@@ -6,7 +6,8 @@
 //   // r.sum = x + branch continues along the residual stream, r.normed into the next layer
 //
 // LayerNorm: (x - mean) / sqrt(var + eps) * weight + bias, with the biased variance (Ba, Kiros and
-// Hinton 2016). RmsNorm: x / sqrt(mean(x^2) + eps) * weight (Zhang and Sennrich 2019). Floating
+// Hinton 2016). RmsNorm: x / sqrt(mean(x^2) + eps) * (weight + weight_offset) (Zhang and Sennrich
+// 2019); an offset of 1 is Gemma's, whose weights are near 0. Floating
 // dtypes, all alike; statistics in float32 (float64 for float64). weight [C] and bias [C] may be
 // undefined. Gradients flow to every argument; those of weight and bias are summed over rows in
 // fixed chunks, independently of threads. The fused forms equal the sum followed by the norm, and
@@ -19,7 +20,7 @@
 namespace tessera {
 
 Tensor LayerNorm(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps);
-Tensor RmsNorm(const Tensor& x, const Tensor& weight, double eps);
+Tensor RmsNorm(const Tensor& x, const Tensor& weight, double eps, double weight_offset = 0);
 
 // x + residual, which the block continues with, and its norm. Without a residual (undefined) the
 // sum is x, in x's memory: whoever continues with it rather than with x has the gradient that comes
@@ -31,7 +32,7 @@ struct ResidualNorm {
 ResidualNorm LayerNormResidual(const Tensor& x, const Tensor& residual, const Tensor& weight,
                                const Tensor& bias, double eps);
 ResidualNorm RmsNormResidual(const Tensor& x, const Tensor& residual, const Tensor& weight,
-                             double eps);
+                             double eps, double weight_offset = 0);
 
 }  // namespace tessera
 

@@ -43,7 +43,7 @@ void ForwardDouble(const NormArgs& args, int64_t i) {
   const auto* bias = static_cast<const double*>(args.bias);
   double* y = static_cast<double*>(args.y) + i * args.n;
   for (int64_t j = 0; j < args.n; ++j) {
-    y[j] = (x[j] - mean) * rstd * (weight != nullptr ? weight[j] : 1.0) +
+    y[j] = (x[j] - mean) * rstd * (weight != nullptr ? weight[j] + args.weight_offset : 1.0) +
            (bias != nullptr ? bias[j] : 0.0);
   }
 }
@@ -59,7 +59,7 @@ void BackwardDouble(const NormGradArgs& args, int64_t i, double* dweight, double
   double mean_gh = 0;
   for (int64_t j = 0; j < args.n; ++j) {
     const double h = (x[j] - mean) * rstd;
-    const double g = dy[j] * (weight != nullptr ? weight[j] : 1.0);
+    const double g = dy[j] * (weight != nullptr ? weight[j] + args.weight_offset : 1.0);
     if (args.centered) mean_g += g / n;
     mean_gh += g * h / n;
     if (dweight != nullptr) dweight[j] += dy[j] * h;
@@ -69,7 +69,7 @@ void BackwardDouble(const NormGradArgs& args, int64_t i, double* dweight, double
   double* dx = static_cast<double*>(args.dx) + i * args.n;
   for (int64_t j = 0; j < args.n; ++j) {
     const double h = (x[j] - mean) * rstd;
-    const double g = dy[j] * (weight != nullptr ? weight[j] : 1.0);
+    const double g = dy[j] * (weight != nullptr ? weight[j] + args.weight_offset : 1.0);
     dx[j] = rstd * (g - mean_g - h * mean_gh);
     if (args.dsum != nullptr) dx[j] += static_cast<const double*>(args.dsum)[i * args.n + j];
   }
@@ -86,7 +86,8 @@ void ForwardCpu(const NormArgs& args) {
       }
       rows.forward({RowTypeOf(args.dtype), args.centered, args.n, static_cast<float>(args.eps),
                     RowOf(args.x, i, args.n, args.dtype),
-                    RowOf(args.residual, i, args.n, args.dtype), args.weight, args.bias,
+                    RowOf(args.residual, i, args.n, args.dtype), args.weight,
+                    static_cast<float>(args.weight_offset), args.bias,
                     RowOf(args.sum, i, args.n, args.dtype), RowOf(args.y, i, args.n, args.dtype),
                     static_cast<float*>(args.mean) + i, static_cast<float*>(args.rstd) + i});
     }
@@ -110,7 +111,8 @@ void BackwardCpu(const NormGradArgs& args) {
       }
       rows.backward({RowTypeOf(args.dtype), args.centered, args.n,
                      RowOf(args.x, i, args.n, args.dtype), args.weight,
-                     RowOf(args.dy, i, args.n, args.dtype), RowOf(args.dsum, i, args.n, args.dtype),
+                     static_cast<float>(args.weight_offset), RowOf(args.dy, i, args.n, args.dtype),
+                     RowOf(args.dsum, i, args.n, args.dtype),
                      args.centered ? static_cast<const float*>(args.mean)[i] : 0.0f,
                      static_cast<const float*>(args.rstd)[i], RowOf(args.dx, i, args.n, args.dtype),
                      static_cast<float*>(dweight), static_cast<float*>(dbias)});

@@ -71,7 +71,7 @@ __global__ void ForwardKernel(NormArgs args) {
 #pragma unroll
       for (int k = 0; k < kGroup; ++k) {
         W value = (ToWide(v.v[k]) - mean) * rstd;
-        if (weight != nullptr) value *= ToWide(w.v[k]);
+        if (weight != nullptr) value *= ToWide(w.v[k]) + static_cast<W>(args.weight_offset);
         if (bias != nullptr) value += ToWide(b.v[k]);
         v.v[k] = FromWide<T>(value);
       }
@@ -117,10 +117,11 @@ struct ColumnSums {
   W bias[kGroup] = {};
 };
 
-// A block takes the kNormGradRows rows of a chunk, threadIdx.y of them at once. With g = dy weight
-// and h = (x - mean) rstd: dx = rstd (g - mean(g) - h mean(g h)) (+ dsum), and the chunk's sums of
-// dy h and dy, in an order that the shape alone decides. kOnce: a thread has one group of a row at
-// most, whose sums are in registers; otherwise they lie in the partial results.
+// A block takes the kNormGradRows rows of a chunk, threadIdx.y of them at once. With g = dy
+// (weight + weight_offset) and h = (x - mean) rstd: dx = rstd (g - mean(g) - h mean(g h)) (+ dsum),
+// and the chunk's sums of dy h and dy, in an order that the shape alone decides. kOnce: a thread
+// has one group of a row at most, whose sums are in registers; otherwise they lie in the partial
+// results.
 template <typename T, int kGroup, bool kOnce>
 __global__ void __launch_bounds__(kMostThreadsOfRow) GradKernel(NormGradArgs args) {
   using W = Wide<T>;
@@ -162,7 +163,8 @@ __global__ void __launch_bounds__(kMostThreadsOfRow) GradKernel(NormGradArgs arg
       };
       const auto h_of = [&](int k) { return (ToWide(vx.v[k]) - mean) * rstd; };
       const auto g_of = [&](int k) {
-        return ToWide(vd.v[k]) * (weight != nullptr ? ToWide(vw.v[k]) : W(1));
+        return ToWide(vd.v[k]) *
+               (weight != nullptr ? ToWide(vw.v[k]) + static_cast<W>(args.weight_offset) : W(1));
       };
       Moments<W> row_sums{0, 0};
       if (there) {

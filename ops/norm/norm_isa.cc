@@ -49,18 +49,19 @@ void Forward(const NormRow& r) {
   *r.rstd = rstd.v[0];
   const T* weight = static_cast<const T*>(r.weight);
   const T* bias = static_cast<const T*>(r.bias);
+  const VecF offset = Set(r.weight_offset);
   T* y = static_cast<T*>(r.y);
   Each(
       r.n, [&](int64_t i, int64_t lanes) __attribute__((always_inline)) {
         VecF v = (LoadN(x + i, lanes) - Set(mean)) * rstd;
-        if (weight != nullptr) v = v * LoadN(weight + i, lanes);
+        if (weight != nullptr) v = v * (LoadN(weight + i, lanes) + offset);
         if (bias != nullptr) v = v + LoadN(bias + i, lanes);
         StoreN(y + i, v, lanes);
       });
 }
 
-// With g = dy * weight and h the normalised row: dx = rstd (g - mean(g) - h mean(g h)), where
-// mean(g) is left out by RmsNorm.
+// With g = dy * (weight + weight_offset) and h the normalised row: dx = rstd (g - mean(g) - h
+// mean(g h)), where mean(g) is left out by RmsNorm.
 template <typename T>
 void Backward(const NormGradRow& r) {
   const T* x = static_cast<const T*>(r.x);
@@ -68,13 +69,14 @@ void Backward(const NormGradRow& r) {
   const T* weight = static_cast<const T*>(r.weight);
   const VecF mean = Set(r.mean);
   const VecF rstd = Set(r.rstd);
+  const VecF offset = Set(r.weight_offset);
   VecF sum_g = Zero();
   VecF sum_gh = Zero();
   Each(
       r.n, [&](int64_t i, int64_t lanes) __attribute__((always_inline)) {
         const VecF h = Valid((LoadN(x + i, lanes) - mean) * rstd, lanes);
         const VecF d = LoadN(dy + i, lanes);
-        const VecF g = weight != nullptr ? d * LoadN(weight + i, lanes) : d;
+        const VecF g = weight != nullptr ? d * (LoadN(weight + i, lanes) + offset) : d;
         sum_g = sum_g + g;
         sum_gh = Fma(g, h, sum_gh);
         if (r.dweight != nullptr) {
@@ -92,7 +94,7 @@ void Backward(const NormGradRow& r) {
       r.n, [&](int64_t i, int64_t lanes) __attribute__((always_inline)) {
         const VecF h = (LoadN(x + i, lanes) - mean) * rstd;
         VecF g = LoadN(dy + i, lanes);
-        if (weight != nullptr) g = g * LoadN(weight + i, lanes);
+        if (weight != nullptr) g = g * (LoadN(weight + i, lanes) + offset);
         VecF d = rstd * NegFma(h, mean_gh, g - mean_g);
         if (dsum != nullptr) d = d + LoadN(dsum + i, lanes);
         StoreN(dx + i, d, lanes);

@@ -19,6 +19,7 @@ struct NormArgs {
   const void* x;
   const void* residual;  // or nullptr
   const void* weight;    // [n] or nullptr
+  double weight_offset;  // is added to each weight
   const void* bias;      // [n] or nullptr
   void* sum;             // "=", with residual only
   void* y;               // "="
@@ -37,6 +38,7 @@ struct NormGradArgs {
   int64_t n;
   const void* x;
   const void* weight;
+  double weight_offset;
   const void* dy;
   const void* dsum;  // or nullptr
   const void* mean;

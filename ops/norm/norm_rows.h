@@ -17,6 +17,7 @@ struct NormRow {
   const void* x;
   const void* residual;  // or nullptr
   const void* weight;    // or nullptr
+  float weight_offset;   // is added to each weight
   const void* bias;      // or nullptr
   void* sum;             // x + residual, "="; nullptr without residual
   void* y;               // "="
@@ -31,6 +32,7 @@ struct NormGradRow {
   int64_t n;
   const void* x;  // what was normalised (the sum, where fused)
   const void* weight;
+  float weight_offset;
   const void* dy;
   const void* dsum;  // added to dx, or nullptr
   float mean;

@@ -17,7 +17,7 @@ namespace {
 Tensor Optional(const Tensor& t) { return t.defined() ? Contiguous(t) : t; }
 
 // in: x, weight, bias (either may be undefined).
-OpFn Naive(bool centered, double eps) {
+OpFn Naive(bool centered, double eps, double weight_offset = 0) {
   return [=](const Tensors& in) {
     Tensor y = EmptyLike(in[0]);
     const int64_t n = in[0].size(-1);
@@ -32,7 +32,7 @@ OpFn Naive(bool centered, double eps) {
       }
       for (int64_t j = 0; j < n; ++j) {
         double v = (x[j] - mean) / std::sqrt(square + eps);
-        if (in[1].defined()) v *= in[1].data<double>()[j];
+        if (in[1].defined()) v *= in[1].data<double>()[j] + weight_offset;
         if (in.size() > 2 && in[2].defined()) v += in[2].data<double>()[j];
         y.data<double>()[r * n + j] = v;
       }
@@ -69,6 +69,19 @@ TEST(NormTest, RmsNorm) {
            .sum_length = 40});
 }
 
+TEST(NormTest, RmsNormWithAnOffsetOfItsWeights) {
+  for (const Shape& shape : {Shape{3, 4, 19}, Shape{67, 72}, Shape{2, 1101}}) {
+    CheckOp(
+        {.name = "rms_norm of 1 + weight",
+         .op =
+             [](const Tensors& in) { return Tensors{RmsNorm(in[0], Optional(in[1]), 1e-6, 1.0)}; },
+         .reference = Naive(false, 1e-6, 1.0),
+         .inputs = {RandomTensor(shape, 1), RandomTensor({shape[-1]}, 2)},
+         .sum_length = 40,
+         .scale_floor = 1});
+  }
+}
+
 TEST(NormTest, FusedEqualsComposed) {
   const Tensor x = RandomTensor({70, 19}, 1);
   const Tensor r = RandomTensor({70, 19}, 2);
@@ -91,13 +104,14 @@ TEST(NormTest, FusedEqualsComposed) {
   CheckOp({.name = "rms_norm_residual",
            .op =
                [](const Tensors& in) {
-                 const ResidualNorm out = RmsNormResidual(in[0], in[1], Contiguous(in[2]), 1e-5);
+                 const ResidualNorm out =
+                     RmsNormResidual(in[0], in[1], Contiguous(in[2]), 1e-5, 0.5);
                  return Tensors{out.sum, out.normed};
                },
            .reference =
                [](const Tensors& in) {
                  const Tensor sum = Add(in[0], in[1]);
-                 return Tensors{sum, RmsNorm(sum, in[2], 1e-5)};
+                 return Tensors{sum, RmsNorm(sum, in[2], 1e-5, 0.5)};
                },
            .inputs = {x, r, w},
            .sum_length = 70});

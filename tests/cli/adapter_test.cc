@@ -88,6 +88,28 @@ TEST_F(AdapterCommandsTest, EveryKindIsTrainedRunAndMerged) {
   }
 }
 
+TEST_F(AdapterCommandsTest, AnAdapterBecomesLlamaCpps) {
+  const std::string adapter = Train("lora", {"--adapter", "lora", "--lora-r", "4"});
+  Output({"convert", adapter, Path("lora.gguf")});  // the base is the one that it names
+  Output({"convert", adapter, Path("again.gguf"), "--base", *model_});
+  EXPECT_EQ(Read(Path("lora.gguf")), Read(Path("again.gguf")));
+  const std::string said = Output({"inspect", Path("lora.gguf")});
+  for (const char* line : {"\n  metadata general.type: adapter\n",
+                           "\n  metadata adapter.type: lora\n", "\n  metadata adapter.lora.alpha: ",
+                           "  blk.0.attn_qkv.weight.lora_a ", "  blk.0.attn_qkv.weight.lora_b "}) {
+    EXPECT_NE(said.find(line), std::string::npos) << line << said;
+  }
+  ExpectError({"convert", adapter, Path("folder")}, 2,
+              adapter +
+                  ": is an adapter, which becomes a .gguf file here, or a part of a model by "
+                  "`tessera merge`");
+  ExpectError({"convert", *model_, Path("x.gguf"), "--base", *model_}, 2,
+              "--base is of an adapter's folder");
+  const std::string dora = Train("dora", {"--adapter", "dora", "--lora-r", "4"});
+  ExpectError({"convert", dora, Path("x.gguf")}, 2, "'use_dora': llama.cpp's adapters");
+  ExpectError({"generate", "--model", Path("lora.gguf"), "--ids", "1"}, 2, "is an adapter");
+}
+
 // ChatGLM's script has no --adapter, and underscores.
 TEST_F(AdapterCommandsTest, APrefixIsTrainedRunAndGoneOnWith) {
   TakeRoomierBase();

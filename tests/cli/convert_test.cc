@@ -204,8 +204,22 @@ TEST_F(ConvertTest, QuantisedWeights) {
     EXPECT_EQ(*ReadFile(file + ".merged"), *ReadFile(from + "_back.merged"));
   }
   ExpectRefused({"convert", Path("int8"), Path("int8.gguf")}, "int8");
-  ExpectRefused({"quantize", model, Path("x.gguf"), "--type", "q8_0"},
-                "`tessera convert` goes to GGUF");
+  // At once, and with an adapter.
+  Succeed({"quantize", model, Path("once.gguf"), "--type", "q8_0"});
+  EXPECT_EQ(*ReadFile(Path("once.gguf")), *ReadFile(Path("q8_0.gguf")));
+  for (const auto& entry : fs::directory_iterator(root_)) {
+    EXPECT_EQ(entry.path().string().find(".tmp-"), std::string::npos) << entry.path();
+  }
+  const std::string said = Succeed(
+      {"merge", Path("q8_0.gguf"), Path("q8_0_lora/model"), Path("merged.gguf"), "--type", "q5_0"});
+  EXPECT_TRUE(said.ends_with(", to " + Path("merged.gguf") + "\n")) << said;
+  EXPECT_NE(Succeed({"inspect", Path("merged.gguf")}).find(" Q5_0"), std::string::npos);
+  Succeed({"merge", Path("q8_0.gguf"), Path("q8_0_lora/model"), Path("m"), "--type", "q5_0"});
+  EXPECT_EQ(generate(Path("m"), {}), generate(Path("merged.gguf"), {}));
+  ExpectRefused({"quantize", model, Path("x.gguf"), "--type", "int8"},
+                "--type: GGUF files have no int8");
+  ExpectRefused({"quantize", model, Path("x.gguf"), "--type", "q8_0", "--shard-size", "1GB"},
+                "--shard-size means nothing to a GGUF file");
   ExpectRefused({"convert", Path("q8_0.gguf"), Path("x"), "--dtype", "float16"}, "--dtype");
   // An adapter trains over them, and goes with them.
   Succeed({"train", Path("q8_0"), "--data", Path("text.txt"), "--out", Path("lora"), "--adapter",

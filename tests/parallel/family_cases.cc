@@ -182,6 +182,13 @@ json LlamaConfig(const char* type, int64_t heads, int64_t groups) {
           {"max_window_layers", 1}};
 }
 
+json Gemma3Config() {
+  json config = LlamaConfig("gemma3_text", 3, 1);
+  config["query_pre_attn_scalar"] = 5;
+  config["sliding_window_pattern"] = 2;
+  return config;
+}
+
 // A prompt, [gMASK] or [MASK], <sop> and an answer in every row, padded as Mask() says.
 Bundle ChatInputs(uint64_t v) {
   const Tensor ids = Ids(48, 1, v);
@@ -245,6 +252,7 @@ const std::vector<FamilyCase>& FamilyCases() {
       {"mistral", LlamaConfig("mistral", 4, 2), MaskedLmInputs},
       {"qwen2", LlamaConfig("qwen2", 4, 2), MaskedLmInputs},
       {"qwen3", LlamaConfig("qwen3", 3, 1), MaskedLmInputs},
+      {"gemma3", Gemma3Config(), MaskedLmInputs},
       {"chatglm", ChatGlmConfig(false), ChatInputs},
       {"chatglm_tied", ChatGlmConfig(true), ChatInputs},
   };

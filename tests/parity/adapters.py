@@ -36,6 +36,8 @@ BASES = {
              dict(vocab_size=53, n_positions=41, n_embd=36, n_layer=2, n_head=3), ["c_attn"]),
     "llama": (AutoModelForCausalLM, "llama", LLAMA, ["q_proj", "v_proj"]),
     "qwen3": (AutoModelForCausalLM, "qwen3", dict(LLAMA, head_dim=8), ["k_proj", "down_proj"]),
+    "gemma3": (AutoModelForCausalLM, "gemma3_text",
+               dict(LLAMA, head_dim=8, sliding_window=5), ["q_proj", "o_proj"]),
     "bert": (AutoModelForSequenceClassification, "bert",
              dict(vocab_size=53, hidden_size=36, num_hidden_layers=2, num_attention_heads=3,
                   intermediate_size=47, max_position_embeddings=41, num_labels=3),
@@ -45,7 +47,7 @@ BASES = {
                 decoder_start_token_id=0), ["q", "v"]),
 }
 PREFIX_BASES = {
-    **{name: BASES[name] for name in ("gpt2", "llama", "qwen3", "t5")},
+    **{name: BASES[name] for name in ("gpt2", "llama", "qwen3", "gemma3", "t5")},
     "qwen2": (AutoModelForCausalLM, "qwen2", LLAMA, None),
     "mistral": (AutoModelForCausalLM, "mistral", dict(LLAMA, sliding_window=9), None),
     # Layers of which some share their prefix.
@@ -366,7 +368,7 @@ def main():
             flags = ("--prefix-projection",) if projected else ()
             check_trained(report, args.tessera, name, "prefix",
                           ("--adapter", "prefix", "--pre-seq-len", 5, *flags))
-    for name in ("gpt2", "llama", "qwen3"):
+    for name in ("gpt2", "llama", "qwen3", "gemma3"):
         for kind, flags in (("lora", ()), ("rslora", ("--lora-r", 5)), ("dora", ()),
                             ("lora", ("--target-modules", "all-linear")),
                             ("lora", ("--adapter-bias", "all"))):

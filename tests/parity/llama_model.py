@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Llama, Mistral, Qwen2 and Qwen3 against transformers, in outputs, gradients and generation.
+"""Llama, Mistral, Qwen2, Qwen3 and Gemma 3 against transformers, in outputs, gradients and generation.
 
     pip install torch safetensors transformers        (4.57.6 and a 5.x, in folders of their own)
     bazel build -c opt //tools:tessera //tests/parity:resave_model
@@ -56,6 +56,10 @@ MODELS = {
     "qwen3": llama("qwen3", head_dim=8),
     "qwen3_windows": llama("qwen3", head_dim=8, attention_bias=True, use_sliding_window=True,
                            sliding_window=3, max_window_layers=2),
+    "gemma3": llama("gemma3_text", head_dim=10, sliding_window=4, query_pre_attn_scalar=7,
+                    layer_types=["sliding_attention", "full_attention", "sliding_attention"]),
+    "gemma3_untied": llama("gemma3_text", head_dim=8, sliding_window=5, pad_token_id=3,
+                           tie_word_embeddings=False, attention_bias=True, num_hidden_layers=7),
 }
 
 

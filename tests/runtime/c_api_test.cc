@@ -716,20 +716,36 @@ TEST(CApiTest, WeightsAreHeldAsAskedFor) {
   const std::string base = SmallModelFolder("gpt2");
   tsr_load_options load = {};
   load.size = sizeof(load);
-  load.weights = TSR_WEIGHTS_INT8;
-  const ModelHandle model = LoadHandle(base, &load);
-  const auto expected =
-      models::LoadModel(base, {.require_weights = true, .quantize = QuantType::kInt8});
-  ASSERT_TRUE(expected.ok()) << expected.status();
-  const NoGrad no_grad;
-  const std::string text = TextOf((*expected)->Run(SmallInputs("gpt2"), {}));
-  EXPECT_EQ(ForwardText(ContextOf(model, nullptr).get(), "gpt2"), text);
-  EXPECT_NE(ForwardText(ContextOf(LoadHandle(base, nullptr), nullptr).get(), "gpt2"), text);
+  const std::string dense =
+      ForwardText(ContextOf(LoadHandle(base, nullptr), nullptr).get(), "gpt2");
+  const std::pair<tsr_weights, QuantType> types[] = {
+      {TSR_WEIGHTS_INT8, QuantType::kInt8},   {TSR_WEIGHTS_Q8_0, QuantType::kQ8_0},
+      {TSR_WEIGHTS_Q4_0, QuantType::kQ4_0},   {TSR_WEIGHTS_Q4_1, QuantType::kQ4_1},
+      {TSR_WEIGHTS_Q5_0, QuantType::kQ5_0},   {TSR_WEIGHTS_Q5_1, QuantType::kQ5_1},
+      {TSR_WEIGHTS_Q2_K, QuantType::kQ2K},    {TSR_WEIGHTS_Q3_K, QuantType::kQ3K},
+      {TSR_WEIGHTS_Q4_K, QuantType::kQ4K},    {TSR_WEIGHTS_Q5_K, QuantType::kQ5K},
+      {TSR_WEIGHTS_Q6_K, QuantType::kQ6K},    {TSR_WEIGHTS_IQ4_NL, QuantType::kIq4Nl},
+      {TSR_WEIGHTS_IQ4_XS, QuantType::kIq4Xs}};
+  for (const auto& [weights, type] : types) {
+    load.weights = weights;
+    const ModelHandle model = LoadHandle(base, &load);
+    const auto expected = models::LoadModel(base, {.require_weights = true, .quantize = type});
+    ASSERT_TRUE(expected.ok()) << expected.status();
+    const NoGrad no_grad;
+    const std::string text = TextOf((*expected)->Run(SmallInputs("gpt2"), {}));
+    EXPECT_EQ(ForwardText(ContextOf(model, nullptr).get(), "gpt2"), text) << weights;
+    // The longest rows have 96 elements.
+    if (96 % kQuantLayouts[static_cast<size_t>(type)].columns == 0) {
+      EXPECT_NE(text, dense) << weights;
+    } else {
+      EXPECT_EQ(text, dense) << weights;
+    }
+  }
   std::string message;
   tsr_model* none = nullptr;
-  load.weights = 4;
+  load.weights = 14;
   EXPECT_EQ(CodeOf(tsr_model_load(base.c_str(), &load, &none), &message), TSR_INVALID_ARGUMENT);
-  EXPECT_EQ(message, "tsr_load_options: weights 4 is unknown");
+  EXPECT_EQ(message, "tsr_load_options: weights 14 is unknown");
 }
 
 TEST(CApiTest, AReaderThatFailsIsAStatus) {

@@ -38,6 +38,13 @@ const OptionTable& StepsConfig::Table() {
           .Add("gradient_accumulation_steps", &StepsConfig::gradient_accumulation_steps,
                "forward passes per optimizer step",
                {.least = 1, .most = 1 << 20, .changes_results = false})
+          .Add("loss_average", &StepsConfig::loss_average,
+               "what a step's loss is the mean of: its `targets` (tokens or rows, so that it is "
+               "the same on every layout), or the means of its `micro_batches` on all ranks, as "
+               "loops over PyTorch, DeepSpeed, FlagAI and Colossal-AI have it; `trainer` is "
+               "transformers' Trainer: targets for GPT-2, Llama and their like, micro-batches for "
+               "other models",
+               {.choices = {"targets", "micro_batches", "trainer"}})
           .Add("seq_len", &StepsConfig::seq_len, "tokens per row",
                {.least = 1,
                 .most = 1 << 24,

@@ -25,6 +25,7 @@ struct StepsConfig {
   double epochs = 1;
   int64_t batch_size = 8;
   int64_t gradient_accumulation_steps = 1;
+  std::string loss_average = "targets";
   std::optional<int64_t> seq_len;
   bool shuffle = true;
   int64_t seed = 0;

@@ -18,7 +18,7 @@ constexpr int64_t kStepsBefore = 2;
 constexpr int64_t kFailures = 3;
 
 std::string ShapesOf(const StepInputs& inputs) {
-  std::string text = Concat(std::min(inputs.filled, std::ssize(inputs.batches)), " filled|");
+  std::string text;
   for (const models::Bundle& batch : inputs.batches) {
     for (const auto& [name, tensor] : batch.entries()) text += Concat(name, ' ', tensor, ';');
     text += '|';
@@ -56,7 +56,7 @@ StepOutputs CapturedStep::Run(const StepInputs& inputs) {
         CopyInto(*recorded_->inputs.batches[m].FindNamed(name), tensor);
       }
     }
-    CopyInto(recorded_->inputs.share, inputs.share);
+    CopyInto(recorded_->inputs.shares, inputs.shares);
   }
   recorded_->keys.Write(inputs.number);
   recorded_->graph->Replay();
@@ -80,9 +80,7 @@ bool CapturedStep::Record(const StepInputs& inputs) {
   for (const models::Bundle& batch : inputs.batches) {
     recorded->inputs.batches.push_back(OnDevice(batch, device_));
   }
-  recorded->inputs.share = inputs.share;
-  recorded->inputs.filled = inputs.filled;
-  recorded->inputs.no_share = inputs.no_share;
+  recorded->inputs.shares = inputs.shares;
   recorded->inputs.number = inputs.number;
   recorded->inputs.options = inputs.options;
   try {

@@ -123,11 +123,16 @@ Tensor Engine::ShareOnDevice(double share) const {
 }
 
 StepInputs Engine::InputsOf(const EngineStep& step) const {
-  const bool all_filled = step.filled >= std::ssize(step.batches);
+  std::vector<double> shares(step.batches.size(), 0.0);
+  for (size_t m = 0; m < shares.size() && static_cast<int64_t>(m) < step.filled; ++m) {
+    shares[m] = 1.0 / step.targets;
+    if (!step.divisors.empty()) shares[m] /= step.divisors[m];
+  }
+  const Shape count = {std::ssize(shares)};
+  const Device& device = model_.build().device;
   return {.batches = step.batches,
-          .share = ShareOnDevice(1.0 / step.targets),
-          .filled = step.filled,
-          .no_share = all_filled ? Tensor() : ShareOnDevice(0),
+          .shares = device.is_meta() ? Empty(count, DType::kFloat64, device)
+                                     : CopyTo(Tensor::FromVector(shares, count), device),
           .number = step.number,
           .options = step.options,
           .outputs = step.outputs};

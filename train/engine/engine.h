@@ -72,6 +72,8 @@ struct EngineStep {
   // parameters take as many passes, and adds nothing: its losses and counts are 0.
   int64_t filled = std::numeric_limits<int64_t>::max();
   double targets = 1;  // of the step, on all ranks
+  // Not empty: what the loss of each micro-batch is divided by before, so that it is a mean.
+  std::vector<double> divisors = {};
   double learning_rate = 0;
   uint64_t number = 1;  // from 1
   std::function<models::RunOptions(int64_t micro_batch)> options;

@@ -117,6 +117,7 @@ StepResult StepLoop::Step(const std::vector<models::Bundle>& batches, const Whol
   return engine_.Step({.batches = batches,
                        .filled = step.filled,
                        .targets = step.targets,
+                       .divisors = step.divisors,
                        .learning_rate = step.learning_rate,
                        .number = static_cast<uint64_t>(steps_ + 1),
                        .options = [&](int64_t m) {

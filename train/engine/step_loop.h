@@ -39,7 +39,8 @@ struct StepLoopOptions {
 
 // How a whole step is run.
 struct WholeStep {
-  double targets = 1;  // what losses are divided by, on all ranks
+  double targets = 1;                 // what losses are divided by, on all ranks
+  std::vector<double> divisors = {};  // EngineStep::divisors
   double learning_rate = 0;
   int64_t filled = std::numeric_limits<int64_t>::max();  // EngineStep::filled
   LossReduction reduction = LossReduction::kSum;

@@ -3,13 +3,12 @@
 // (CapturedStep), or by a pipeline's executor (PipelinedStep). The engine chooses once.
 //
 //   std::unique_ptr<StepRunner> runner = std::make_unique<PlainStep>(work);
-//   const StepOutputs done = runner->Run({.batches = micro_batches, .share = share, ...});
+//   const StepOutputs done = runner->Run({.batches = micro_batches, .shares = shares, ...});
 #ifndef TESSERA_TRAIN_ENGINE_STEP_RUNNER_H_
 #define TESSERA_TRAIN_ENGINE_STEP_RUNNER_H_
 
 #include <cstdint>
 #include <functional>
-#include <limits>
 #include <memory>
 #include <vector>
 
@@ -29,18 +28,15 @@ namespace tessera::train {
 // What a step is given, beside the parameters and the learning rate.
 struct StepInputs {
   std::vector<models::Bundle> batches;  // this rank's micro-batches, wherever they are
-  Tensor share;  // one over the number of targets: 0-d float64, on the device
-  // Micro-batches from `filled` on have no sample of their own (EngineStep::filled): their losses
-  // count `no_share`, which is 0.
-  int64_t filled = std::numeric_limits<int64_t>::max();
-  Tensor no_share = {};
+  // What is to be made of each micro-batch's loss: float64, one for each, on the device. 0 where it
+  // has no sample of its own (EngineStep::filled).
+  Tensor shares;
   uint64_t number = 1;
   std::function<models::RunOptions(int64_t micro_batch)> options = nullptr;
   std::vector<models::Bundle>* outputs = nullptr;  // EngineStep's
 
-  const Tensor& ShareOf(int64_t micro_batch) const {
-    return micro_batch < filled ? share : no_share;
-  }
+  // 0-d.
+  Tensor ShareOf(int64_t micro_batch) const { return shares.AsStrided({}, {}, micro_batch); }
 };
 // What the host reads afterwards: the loss of every micro-batch, 0-d and summed over its targets,
 // the norm of the gradients, 0-d, and what losses count (CountedLoss), of every micro-batch or

@@ -56,6 +56,7 @@ TEST(DialectTest, NamesOfASystemBringItsDefaults) {
         {"batch_size", 8},
         {"seed", 42},
         {"num_checkpoints", 0},
+        {"loss_average", "trainer"},
         {"eval_strategy", "no"},
         {"join_epochs", false}}},
       {{{"env_type", "pytorch"}, {"save_dir", "o"}},
@@ -64,6 +65,7 @@ TEST(DialectTest, NamesOfASystemBringItsDefaults) {
         {"lr", 1e-5},
         {"weight_decay", 1e-5},
         {"warmup_steps", 0.1},
+        {"loss_average", "micro_batches"},
         {"schedule_counting", "flagai"},
         {"batch_size", 1},
         {"epochs", 1.0},
@@ -83,7 +85,11 @@ TEST(DialectTest, NamesOfASystemBringItsDefaults) {
         {"lr_schedule", "cosine"}}},
       {{{"dialect", "deepspeed"}, {"out", "o"}},
        "deepspeed",
-       {{"lr", 1e-3}, {"lr_schedule", "constant"}, {"max_grad_norm", 0.0}, {"batch_size", 1}}}};
+       {{"lr", 1e-3},
+        {"lr_schedule", "constant"},
+        {"max_grad_norm", 0.0},
+        {"loss_average", "micro_batches"},
+        {"batch_size", 1}}}};
   for (const Case& c : cases) {
     const ResolvedRun run = Resolved({.flags = c.flags});
     EXPECT_EQ(run.config.dialect, c.dialect) << c.flags;

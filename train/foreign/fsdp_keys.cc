@@ -144,13 +144,20 @@ void TranslatePrefetch(Settings& fsdp) {
 
 StatusOr<std::string> WrapClass(const std::string& name) {
   // Every family but T5 is made of one class of blocks.
-  static const auto* known = new std::map<std::string, std::string>{
-      {"GPT2Block", "TransformerBlock"},         {"BertLayer", "TransformerBlock"},
-      {"RobertaLayer", "TransformerBlock"},      {"ViTLayer", "TransformerBlock"},
-      {"GLMBlock", "TransformerBlock"},          {"GlmBlock", "TransformerBlock"},
-      {"LlamaDecoderLayer", "TransformerBlock"}, {"MistralDecoderLayer", "TransformerBlock"},
-      {"Qwen2DecoderLayer", "TransformerBlock"}, {"Qwen3DecoderLayer", "TransformerBlock"},
-      {"TransformerBlock", "TransformerBlock"},  {"T5Block", "T5Block"}};
+  static const auto* known =
+      new std::map<std::string, std::string>{{"GPT2Block", "TransformerBlock"},
+                                             {"BertLayer", "TransformerBlock"},
+                                             {"RobertaLayer", "TransformerBlock"},
+                                             {"ViTLayer", "TransformerBlock"},
+                                             {"GLMBlock", "TransformerBlock"},
+                                             {"GlmBlock", "TransformerBlock"},
+                                             {"LlamaDecoderLayer", "TransformerBlock"},
+                                             {"MistralDecoderLayer", "TransformerBlock"},
+                                             {"Qwen2DecoderLayer", "TransformerBlock"},
+                                             {"Qwen3DecoderLayer", "TransformerBlock"},
+                                             {"Gemma3DecoderLayer", "TransformerBlock"},
+                                             {"TransformerBlock", "TransformerBlock"},
+                                             {"T5Block", "T5Block"}};
   const auto found = known->find(name);
   if (found != known->end()) return found->second;
   std::vector<std::string> names;

@@ -16,6 +16,7 @@
 #include "train/ranks/whole_model.h"
 #include "train/report/step_report.h"
 #include "train/run/data_order.h"
+#include "train/run/loss_average.h"
 
 namespace tessera::train {
 namespace {
@@ -102,13 +103,18 @@ Status ConfiguredEngine::Finish(const StepResult& done) {
 StatusOr<double> ConfiguredEngine::TrainBatch(const NextBatch& next) {
   loop_->CheckBetweenSteps("TrainBatch");
   std::vector<models::Bundle> batches;
+  // Of the model's own losses, which are sums over targets; a criterion's are means.
+  std::vector<double> divisors;
+  const bool averages = criterion_ == nullptr && AveragesMicroBatches(config_, *model_);
   StepReport mine;
   Status status;
   for (int64_t m = 0; m < config_.accumulation_steps() && status.ok(); ++m) {
     StatusOr<data::Batch> batch = next();
     status = batch.status();
     if (!batch.ok()) break;
-    mine.targets += static_cast<double>(batch->targets);
+    const auto targets = static_cast<double>(batch->targets);
+    if (averages) divisors.push_back(targets > 0 ? targets : 1);
+    mine.targets += averages && targets > 0 ? 1 : targets;
     batches.push_back(std::move(batch->tensors));
   }
   mine.failed = !status.ok();
@@ -120,15 +126,17 @@ StatusOr<double> ConfiguredEngine::TrainBatch(const NextBatch& next) {
                                         ": no batch of it has targets ", "(data::Batch::targets)"));
   }
   const double divisor = criterion_ == nullptr ? all.targets : count;
-  // The model's own losses are sums over targets; a criterion's are means.
   const WholeStep step = {
       .targets = divisor,
+      .divisors = divisors,
       .learning_rate = learning_rate(),
       .reduction = criterion_ == nullptr ? LossReduction::kSum : LossReduction::kMean};
   const StepResult done = loop_->OrAbandon([&] { return loop_->Step(batches, step); });
   TESSERA_RETURN_IF_ERROR(Finish(done));
+  std::vector<double> losses = done.losses;
+  for (size_t m = 0; m < divisors.size(); ++m) losses[m] /= divisors[m];
   double sum = 0;
-  for (const double loss : GatherOverData(done.losses, mesh_)) sum += loss;
+  for (const double loss : GatherOverData(losses, mesh_)) sum += loss;
   return sum / divisor;
 }
 

@@ -93,6 +93,7 @@ const std::vector<PackedCase>& PackedCases() {
        LlamaLike("qwen2",
                  {{"use_sliding_window", true}, {"sliding_window", 5}, {"max_window_layers", 1}})},
       {"qwen3", LlamaLike("qwen3")},
+      {"gemma3", LlamaLike("gemma3_text", {{"sliding_window", 5}, {"sliding_window_pattern", 2}})},
   };
   return *cases;
 }

@@ -23,13 +23,11 @@ struct FamilyClass {
   const char* name;
   Family family;
 };
-constexpr FamilyClass kClasses[] = {{"T5Tokenizer", Family::kT5},
-                                    {"MT5Tokenizer", Family::kT5},
-                                    {"AlbertTokenizer", Family::kAlbert},
-                                    {"LlamaTokenizer", Family::kLlama},
-                                    {"XLMRobertaTokenizer", Family::kXlmRoberta},
-                                    {"GLMChineseTokenizer", Family::kGlm},
-                                    {"ChatGLMTokenizer", Family::kChatGlm}};
+constexpr FamilyClass kClasses[] = {
+    {"T5Tokenizer", Family::kT5},          {"MT5Tokenizer", Family::kT5},
+    {"AlbertTokenizer", Family::kAlbert},  {"LlamaTokenizer", Family::kLlama},
+    {"GemmaTokenizer", Family::kLlama},    {"XLMRobertaTokenizer", Family::kXlmRoberta},
+    {"GLMChineseTokenizer", Family::kGlm}, {"ChatGLMTokenizer", Family::kChatGlm}};
 
 const char* ClassName(Family family) {
   for (const FamilyClass& known : kClasses) {
@@ -212,6 +210,12 @@ Status ChooseFamily(const TokenizerFolder& folder, const json& root, const std::
                            " is not supported");
   }
   SetFamilyDefaults(known->family, config);
+  if (name == "GemmaTokenizer") {
+    config->bos_token = "<bos>";
+    config->eos_token = "<eos>";
+    config->pad_token = "<pad>";
+    config->add_prefix_space = config->legacy = false;
+  }
   return OkStatus();
 }
 

@@ -56,8 +56,9 @@ void MergeSegmenter::AddMerges(const SentencePieceSpec& spec) {
          cut += AnnouncedUtf8Length(text, cut)) {
       if (!lengths[cut] || !lengths[text.size() - cut]) continue;
       const int32_t left = SymbolOf(text.substr(0, cut));
+      if (left < 0) continue;
       const int32_t right = SymbolOf(text.substr(cut));
-      if (left < 0 || right < 0) continue;
+      if (right < 0) continue;
       merges_.Add(left, right, ranks[piece.score], static_cast<int32_t>(id));
       makes_unused_ |= piece.type == Piece::kUnused;
     }

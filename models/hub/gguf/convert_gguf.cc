@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -11,6 +12,7 @@
 #include "base/file.h"
 #include "base/mounted_folder.h"
 #include "core/safetensors.h"
+#include "data/tokenizer/tokenizer.h"
 #include "models/hub/gguf/gguf_file.h"
 #include "models/hub/gguf/gguf_folder.h"
 #include "models/hub/gguf/gguf_names.h"
@@ -22,6 +24,7 @@
 #include "models/hub/weight_file.h"
 #include "models/hub/weight_files.h"
 #include "models/model.h"
+#include "ops/elementwise/elementwise.h"
 #include "ops/quantized/quantized_matrix.h"
 #include "ops/view/view.h"
 
@@ -30,16 +33,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr char kWrittenByKey[] = "tessera.written_by";
 constexpr uint32_t kQuantizationVersion = 2;
-
-// In each head, row i of the second half follows row i of the first half.
-Tensor Interleaved(const Tensor& t, int64_t heads) {
-  const int64_t half = t.size(0) / heads / 2;
-  const int64_t row = t.numel() / t.size(0);
-  return t.AsStrided({heads, half, 2, row}, {2 * half * row, row, half * row, 1}, t.offset())
-      .ContiguousCopy();
-}
 
 // An entry of the folder that becomes a tensor of the file.
 struct Move {
@@ -82,6 +76,7 @@ StatusOr<int64_t> AppendTensor(const WeightFiles& weights, const Move& move, Ggu
   if (const std::optional<DType> dtype = DenseTypeOf(move.tensor.type)) {
     if (move.place.transposed) t = Transpose(t, 0, 1).ContiguousCopy();
     if (t.dtype() != *dtype) t = CastCopy(t, *dtype);
+    if (move.place.added != 0) t = Add(t, move.place.added);
     if (!AllFinite(t)) {
       return InvalidArgument(weights.PathOf(move.entry), ": tensor '", move.entry,
                              "' has numbers that are beyond ", DTypeName(*dtype));
@@ -95,7 +90,7 @@ StatusOr<int64_t> AppendTensor(const WeightFiles& weights, const Move& move, Ggu
 GgufMetadata GeneralMetadata(const json& config, const std::vector<Move>& moves,
                              const std::string& architecture) {
   GgufMetadata metadata = {{"general.architecture", architecture},
-                           {kWrittenByKey, std::string("tessera convert")}};
+                           {std::string(kGgufWrittenByKey), std::string("tessera convert")}};
   const json name = config.value("_name_or_path", json());
   if (name.is_string() && name != "") {
     metadata.emplace_back("general.name", name.get<std::string>());
@@ -111,10 +106,14 @@ GgufMetadata GeneralMetadata(const json& config, const std::vector<Move>& moves,
   return metadata;
 }
 
-Status WriteWeights(const WeightFile& weights, const std::string& path, const WriteWatch& watch) {
+Status WriteWeights(const WeightFiles& weights, const std::string& path, const WriteWatch& watch) {
   std::vector<SafetensorsEntry> entries;
-  for (const WeightEntry& entry : weights.entries()) {
-    entries.push_back({entry.name, *ParseSafetensorsDType(entry.dtype), entry.shape});
+  std::map<std::string_view, const WeightFile*> files;
+  for (const WeightFile& file : weights.files()) {
+    for (const WeightEntry& entry : file.entries()) {
+      entries.push_back({entry.name, *ParseSafetensorsDType(entry.dtype), entry.shape});
+      files[entry.name] = &file;
+    }
   }
   // Wider ones first, so that all are aligned.
   std::stable_sort(entries.begin(), entries.end(), [](const auto& a, const auto& b) {
@@ -125,11 +124,25 @@ Status WriteWeights(const WeightFile& weights, const std::string& path, const Wr
   TensorsWritten written = {.all_tensors = std::ssize(entries)};
   for (const SafetensorsEntry& entry : entries) {
     std::vector<std::byte> made;
-    TESSERA_ASSIGN_OR_RETURN(const TensorView view, weights.Get(entry.name, &made));
+    TESSERA_ASSIGN_OR_RETURN(const TensorView view, files[entry.name]->Get(entry.name, &made));
     TESSERA_RETURN_IF_ERROR(writer.Append(view.data, view.nbytes));
     written.Add(view.nbytes, watch);
   }
   return writer.Commit();
+}
+
+// What other programs want of a tokenizer in files of their own.
+Status WriteTokenizerOfOthers(const std::string& mounted, const std::string& path,
+                              const std::string& folder) {
+  const auto tokenizer = data::LoadTokenizer(mounted);
+  if (tokenizer.status().code() == StatusCode::kNotFound) return OkStatus();
+  if (!tokenizer.ok()) {
+    return InvalidArgument(path, ": its tokenizer cannot be read: ", Message(tokenizer.status()));
+  }
+  for (const data::TokenizerFile& file : (*tokenizer)->FilesToSave()) {
+    TESSERA_RETURN_IF_ERROR(WriteFileAtomically(JoinPath(folder, file.name), file.content));
+  }
+  return OkStatus();
 }
 
 }  // namespace
@@ -141,22 +154,24 @@ Status ConvertFromGguf(const std::string& path, const std::string& folder, bool 
   TESSERA_ASSIGN_OR_RETURN(const MountedFolder mounted, MountGguf(file));
   TESSERA_ASSIGN_OR_RETURN(AtomicDirectory directory, AtomicDirectory::Create(folder));
   const std::string& made = directory.temporary_path();
-  TESSERA_ASSIGN_OR_RETURN(const WeightFile weights,
-                           WeightFile::Open(JoinPath(mounted.path(), kTensorListName)));
+  TESSERA_ASSIGN_OR_RETURN(const WeightFiles weights, WeightFiles::Open(mounted.path()));
   TESSERA_ASSIGN_OR_RETURN(const std::vector<std::string> names, ListDirectory(mounted.path()));
   for (const std::string& name : names) {
+    if (name.ends_with(".gguf") || name.ends_with(".tensors.json") || name == kWeightsIndexName) {
+      continue;
+    }
     const std::string from = JoinPath(mounted.path(), name);
-    if (name == kTensorListName || from == weights.path()) continue;
     TESSERA_ASSIGN_OR_RETURN(const std::string content, ReadFile(from));
     TESSERA_RETURN_IF_ERROR(WriteFileAtomically(JoinPath(made, name), content));
   }
+  TESSERA_RETURN_IF_ERROR(WriteTokenizerOfOthers(mounted.path(), path, made));
   TESSERA_RETURN_IF_ERROR(WriteWeights(weights, JoinPath(made, kWeightsName), watch));
   return overwrite ? directory.CommitReplacing() : directory.Commit();
 }
 
 bool IsConvertedGguf(const std::string& path) {
   const StatusOr<GgufFile> file = GgufFile::Open(path);
-  return file.ok() && file->FindValue(kWrittenByKey) != nullptr;
+  return file.ok() && file->FindValue(kGgufWrittenByKey) != nullptr;
 }
 
 Status ConvertToGguf(const std::string& folder, const std::string& path, const WriteWatch& watch) {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Hugging Face folders of GPT-2, Llama, Mistral and Qwen out of GGUF files, and back.
+// Hugging Face folders of GPT-2, Llama, Mistral, Qwen and Gemma out of GGUF files, and back.
 //
 //   TESSERA_RETURN_IF_ERROR(ConvertFromGguf("model-Q8_0.gguf", "folder"));
 //   TESSERA_RETURN_IF_ERROR(ConvertToGguf("folder", "model.gguf"));
+//   TESSERA_RETURN_IF_ERROR(ConvertAdapterToGguf("lora", "folder", "lora.gguf"));
 //
 // The folder is the one that the file is mounted as (models/hub/gguf/gguf_folder.h). Quantised
 // tensors keep their bytes. Dense ones are what they are in the folder; in the file matrices are
@@ -29,7 +30,13 @@ Status ConvertFromGguf(const std::string& file, const std::string& folder, bool 
 Status ConvertToGguf(const std::string& folder, const std::string& file,
                      const WriteWatch& watch = nullptr);
 
-// Whether ConvertToGguf wrote the file, which says so.
+// PEFT's folder of a LoRA of the model in the folder `base`, as llama.cpp's (`llama-cli --lora`):
+// F32 matrices `<tensor>.lora_a` [rank, inputs] and `<tensor>.lora_b` [outputs, rank], the latter's
+// rows in the order of the base's. Refuses what has no place there: DoRA, biases, whole modules.
+Status ConvertAdapterToGguf(const std::string& folder, const std::string& base,
+                            const std::string& file, const WriteWatch& watch = nullptr);
+
+// Whether one of the two wrote the file, which says so.
 bool IsConvertedGguf(const std::string& file);
 
 }  // namespace tessera::models

@@ -4,8 +4,10 @@
 #include <cmath>
 #include <cstring>
 
+#include "models/hub/convert_model.h"
 #include "models/hub/gguf/gguf_names.h"
 #include "models/hub/gguf/gguf_test_models.h"
+#include "ops/testing/op_check.h"
 
 namespace tessera::models {
 namespace {
@@ -237,16 +239,106 @@ TEST_F(GgufTest, ScalingOfPositions) {
             std::string::npos);
 }
 
-TEST_F(GgufTest, PartsAreNamed) {
-  ASSERT_TRUE(ConvertToGguf(Saved("m", SmallLlama()), Path("m.gguf")).ok());
-  const GgufFile file = Opened(Path("m.gguf"));
-  GgufMetadata metadata = file.metadata();
-  metadata.emplace_back("split.count", uint16_t{3});
-  const std::string part = WithMetadata(file, metadata, "m-00001-of-00003.gguf");
-  EXPECT_EQ(Refusal(ConvertFromGguf(part, Path("out"))),
-            part +
-                ": is one of 3 parts (m-00001-of-00003.gguf to m-00003-of-00003.gguf); join them "
-                "into one file (llama.cpp: llama-gguf-split --merge)");
+// llama.cpp multiplies by W + alpha / rank B A: that is the merged model's matrix, in every layer's
+// own rank, scale and order of rows.
+TEST_F(GgufTest, AnAdapterIsTheFilesOwn) {
+  json config = SmallLlama();
+  const std::string base = Saved("base", config);
+  Rewrite(base, [](Tensors& tensors) {
+    for (auto& [name, t] : tensors) t = CastCopy(t, DType::kFloat32);
+  });
+  const std::string adapter = Path("adapter");
+  std::filesystem::create_directories(adapter);
+  ASSERT_TRUE(WriteFileAtomically(adapter + "/adapter_config.json",
+                                  json{{"peft_type", "LORA"},
+                                       {"r", 4},
+                                       {"lora_alpha", 6},
+                                       {"target_modules", {"q_proj", "k_proj", "up_proj"}},
+                                       {"rank_pattern", {{"up_proj", 3}}},
+                                       {"alpha_pattern", {{"k_proj", 10}}}}
+                                      .dump())
+                  .ok());
+  Tensors matrices;
+  for (int layer = 0; layer < 2; ++layer) {
+    for (const auto& [name, rank, out] : {std::tuple("self_attn.q_proj", 4, 64),
+                                          {"self_attn.k_proj", 4, 32},
+                                          {"mlp.up_proj", 3, 96}}) {
+      const std::string begin = Concat("base_model.model.model.layers.", layer, ".", name);
+      const auto seed = static_cast<uint64_t>(100 * layer + out);
+      matrices[begin + ".lora_A.weight"] =
+          CastCopy(RandomTensor({rank, 64}, seed), DType::kFloat32);
+      matrices[begin + ".lora_B.weight"] =
+          CastCopy(RandomTensor({out, rank}, seed + 1), DType::kFloat32);
+    }
+  }
+  std::vector<NamedTensorView> views;
+  for (const auto& [name, t] : matrices) {
+    views.push_back({name,
+                     {t.dtype(),
+                      {t.shape().begin(), t.shape().end()},
+                      static_cast<const std::byte*>(t.raw_data()),
+                      t.nbytes()}});
+  }
+  ASSERT_TRUE(WriteSafetensors(adapter + "/adapter_model.safetensors", views).ok());
+
+  const Status status = ConvertAdapterToGguf(adapter, base, Path("lora.gguf"));
+  ASSERT_TRUE(status.ok()) << Message(status);
+  ASSERT_TRUE(ConvertModel(base, Path("merged"), {.adapter = adapter}).ok());
+  ASSERT_TRUE(ConvertToGguf(base, Path("base.gguf")).ok());
+  ASSERT_TRUE(ConvertToGguf(Path("merged"), Path("merged.gguf")).ok());
+  const GgufFile lora = Opened(Path("lora.gguf")), plain = Opened(Path("base.gguf")),
+                 merged = Opened(Path("merged.gguf"));
+  double alpha = 0;
+  ASSERT_TRUE(lora.Read("adapter.lora.alpha", &alpha).ok());
+  EXPECT_EQ(lora.tensors().size(), matrices.size());
+  for (const GgufTensor& a : lora.tensors()) {
+    if (!a.name.ends_with(".lora_a")) continue;
+    const std::string name = a.name.substr(0, a.name.size() - std::string(".lora_a").size());
+    const std::vector<float> as = Values(lora, a.name), bs = Values(lora, name + ".lora_b"),
+                             before = Values(plain, name), after = Values(merged, name);
+    const auto rank = static_cast<size_t>(a.shape[0]), columns = static_cast<size_t>(a.shape[1]);
+    ASSERT_EQ(before.size(), bs.size() / rank * columns) << name;
+    for (size_t i = 0; i < before.size(); ++i) {
+      double sum = 0;
+      for (size_t k = 0; k < rank; ++k) {
+        sum += double{bs[i / columns * rank + k]} * as[k * columns + i % columns];
+      }
+      // Matrices are float16 in the files.
+      EXPECT_NEAR(after[i], before[i] + alpha / static_cast<double>(rank) * sum, 0.02) << name;
+    }
+  }
+}
+
+// Norms are a file's less 1; layers with and without a window have positions of their own.
+TEST_F(GgufTest, Gemma3) {
+  ExpectRoundTrip(Saved("m", SmallGemma3()));
+  const json back = *ReadJsonFile(Path("back/config.json"));
+  for (const char* key : {"query_pre_attn_scalar", "sliding_window", "sliding_window_pattern",
+                          "rope_local_base_freq", "rope_theta", "hidden_activation", "head_dim"}) {
+    EXPECT_EQ(back[key], SmallGemma3()[key]) << key;
+  }
+  const GgufFile file = Opened(Path("a.gguf"));
+  const Tensor norm =
+      *WeightFiles::Open(Path("m"))->Read("model.layers.1.pre_feedforward_layernorm.weight");
+  const std::vector<float> theirs = Values(file, "blk.1.ffn_norm.weight");
+  for (int64_t i = 0; i < norm.numel(); ++i) {
+    EXPECT_EQ(theirs[static_cast<size_t>(i)], static_cast<float>(norm.data<Float16>()[i]) + 1.0f);
+  }
+  const auto refusal = [&](json keys) {
+    json config = SmallGemma3();
+    config.update(keys);
+    const std::string folder = Saved("other", config);
+    return Refusal(ConvertToGguf(folder, Path("x.gguf")));
+  };
+  EXPECT_NE(refusal({{"query_pre_attn_scalar", 16}}).find("'query_pre_attn_scalar'"),
+            std::string::npos);
+  EXPECT_NE(refusal({{"hidden_activation", "gelu"}}).find("'hidden_activation': gelu"),
+            std::string::npos);
+  EXPECT_NE(
+      refusal({{"layer_types",
+                {"sliding_attention", "full_attention", "full_attention", "sliding_attention"}}})
+          .find("'layer_types'"),
+      std::string::npos);
 }
 
 TEST_F(GgufTest, WhatCannotBeSaidIsRefused) {
@@ -321,7 +413,7 @@ TEST_F(GgufTest, FilesThatDoNotFitAreRefused) {
     }
   };
   EXPECT_EQ(refusal([&](auto& m, auto&) { set(m, "general.architecture", std::string("bert")); }),
-            "architecture 'bert' is not supported; gpt2, llama, qwen2 and qwen3 are");
+            "architecture 'bert' is not supported; gpt2, llama, qwen2, qwen3 and gemma3 are");
   EXPECT_EQ(refusal([&](auto& m, auto&) {
               std::erase_if(m, [](auto& v) { return v.first == "llama.block_count"; });
             }),
@@ -329,7 +421,7 @@ TEST_F(GgufTest, FilesThatDoNotFitAreRefused) {
   EXPECT_EQ(refusal([&](auto& m, auto&) { set(m, "llama.rope.dimension_count", uint32_t{8}); }),
             "key 'llama.rope.dimension_count' is not the length of keys");
   EXPECT_EQ(refusal([&](auto& m, auto&) { m.emplace_back("split.count", uint16_t{2}); }),
-            "is one of 2 parts; join them into one file (llama.cpp: llama-gguf-split --merge)");
+            "is one of 2 parts, whose names end with -00001-of-00002.gguf and so on");
   EXPECT_EQ(refusal([&](auto& m, auto&) { m.emplace_back("llama.expert_count", uint32_t{8}); }),
             "key 'llama.expert_count' says that this is a mixture of experts");
   EXPECT_EQ(refusal([&](auto& m, auto&) { set(m, "tokenizer.ggml.model", std::string("bert")); }),

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <memory>
+#include <optional>
 #include <type_traits>
 #include <utility>
 
@@ -22,6 +23,26 @@ StatusOr<MountedFile> InMemory(const MountedFile& file) {
   return MountedFile::OfBytes(bytes->data(), file.size(), bytes);
 }
 
+// A file in parts counts them; the names of its parts have the numbers from 1.
+constexpr std::string_view kPartCountKey = "split.count";
+constexpr std::string_view kPartNumberKey = "split.no";
+constexpr std::string_view kPartTensorsKey = "split.tensors.count";
+
+std::string FiveDigits(int64_t number) {
+  const std::string digits = std::to_string(number);
+  return std::string(digits.size() < 5 ? 5 - digits.size() : 0, '0') + digits;
+}
+
+// "m" of "m-00002-of-00003.gguf"; nullopt: the name is not that of such a part.
+std::optional<std::string> NameBeforeNumber(const std::string& path, int64_t parts) {
+  const std::string end = Concat("-of-", FiveDigits(parts), ".gguf");
+  const size_t number = end.size() + FiveDigits(parts).size();
+  if (!path.ends_with(end) || path.size() <= number || path[path.size() - number - 1] != '-') {
+    return std::nullopt;
+  }
+  return path.substr(0, path.size() - number - 1);
+}
+
 }  // namespace
 
 bool IsGgufFile(const std::string& path) {
@@ -30,6 +51,60 @@ bool IsGgufFile(const std::string& path) {
 }
 
 StatusOr<GgufFile> GgufFile::Open(const std::string& path) {
+  TESSERA_ASSIGN_OR_RETURN(GgufFile file, OpenPart(path));
+  int64_t parts = 1;
+  TESSERA_RETURN_IF_ERROR(file.Read(kPartCountKey, &parts));
+  if (parts <= 1) return file;
+  const std::optional<std::string> name = NameBeforeNumber(path, parts);
+  if (!name) {
+    return InvalidArgument(path, ": is one of ", parts, " parts, whose names end with -00001-of-",
+                           FiveDigits(parts), ".gguf and so on");
+  }
+  std::optional<GgufFile> whole;
+  int64_t tensors = -1;
+  for (int64_t i = 0; i < parts; ++i) {
+    const std::string part_path =
+        Concat(*name, "-", FiveDigits(i + 1), "-of-", FiveDigits(parts), ".gguf");
+    auto part = OpenPart(part_path);
+    if (part.status().code() == StatusCode::kNotFound) {
+      return NotFound(part_path, ": there is no such file; ", path, " is one of ", parts, " parts");
+    }
+    TESSERA_RETURN_IF_ERROR(part.status());
+    int64_t count = 1;
+    int64_t number = -1;
+    TESSERA_RETURN_IF_ERROR(part->Read(kPartCountKey, &count));
+    TESSERA_RETURN_IF_ERROR(part->Read(kPartNumberKey, &number));
+    if (count != parts || number != i) {
+      return InvalidArgument(part_path, ": is part ", number + 1, " of ", count, ", not ", i + 1,
+                             " of ", parts);
+    }
+    if (i == 0) {
+      TESSERA_RETURN_IF_ERROR(part->Read(kPartTensorsKey, &tensors));
+      whole = *std::move(part);
+    } else {
+      TESSERA_RETURN_IF_ERROR(whole->Join(*std::move(part)));
+    }
+  }
+  if (tensors >= 0 && tensors != std::ssize(whole->tensors())) {
+    return DataLoss(whole->path(), ": the parts have ", whole->tensors().size(), " tensors, not ",
+                    tensors);
+  }
+  return *std::move(whole);
+}
+
+Status GgufFile::Join(GgufFile part) {
+  for (GgufTensor& tensor : part.header_.tensors) {
+    tensor.part = parts_.size();
+    if (!tensors_.emplace(tensor.name, tensors().size()).second) {
+      return DataLoss(part.path(), ": tensor '", tensor.name, "' is in another part too");
+    }
+    header_.tensors.push_back(std::move(tensor));
+  }
+  parts_.push_back(std::move(part.parts_[0]));
+  return OkStatus();
+}
+
+StatusOr<GgufFile> GgufFile::OpenPart(const std::string& path) {
   TESSERA_ASSIGN_OR_RETURN(MappedFile mapped, MappedFile::Open(path));
   const auto owner = std::make_shared<const MappedFile>(std::move(mapped));
   return Of(MountedFile::OfBytes(owner->data(), owner->size(), owner), path);
@@ -38,10 +113,11 @@ StatusOr<GgufFile> GgufFile::Open(const std::string& path) {
 StatusOr<GgufFile> GgufFile::Of(const MountedFile& bytes, const std::string& name) {
   GgufFile result;
   result.path_ = name;
-  TESSERA_ASSIGN_OR_RETURN(result.bytes_, InMemory(bytes));
-  const int64_t size = result.bytes_.size();
+  TESSERA_ASSIGN_OR_RETURN(MountedFile in_memory, InMemory(bytes));
+  const int64_t size = in_memory.size();
   TESSERA_ASSIGN_OR_RETURN(result.header_,
-                           ParseGgufHeader(TextOf(result.bytes_.data(), size), size, name));
+                           ParseGgufHeader(TextOf(in_memory.data(), size), size, name));
+  result.parts_.push_back(std::move(in_memory));
   for (size_t i = 0; i < result.metadata().size(); ++i) {
     result.values_.emplace(result.metadata()[i].first, i);
   }

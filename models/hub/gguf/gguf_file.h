@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// GGUF files, llama.cpp's: metadata by key, tensors by name, all in one file.
+// GGUF files, llama.cpp's: metadata by key, tensors by name, all in one file or in parts beside one
+// another (m-00001-of-00003.gguf), which are read as one file.
 //
 //   TESSERA_ASSIGN_OR_RETURN(const GgufFile file, GgufFile::Open("model.gguf"));
 //   std::string architecture;
@@ -37,13 +38,15 @@ bool IsGgufFile(const std::string& path);
 
 class GgufFile {
  public:
+  // Of any part: opens all, of which one that is missing or of another file is refused by name.
   static StatusOr<GgufFile> Open(const std::string& path);
-  // One that is read elsewhere; `name` is what messages call it.
+  // One that is read elsewhere, and in one part; `name` is what messages call it.
   static StatusOr<GgufFile> Of(const MountedFile& bytes, const std::string& name);
 
+  // Of the first part, as everything that follows is.
   const std::string& path() const { return path_; }
-  // In memory.
-  const MountedFile& bytes() const { return bytes_; }
+  // In memory, one for each part.
+  const std::vector<MountedFile>& parts() const { return parts_; }
   const GgufMetadata& metadata() const { return header_.metadata; }
   const std::vector<GgufTensor>& tensors() const { return header_.tensors; }
 
@@ -64,15 +67,20 @@ class GgufFile {
   // NotFound for an unknown name, InvalidArgument for a type that is not read.
   StatusOr<const GgufTensor*> Get(std::string_view name) const;
   // Rows of blocks, valid as long as the file object, which may be moved.
-  const std::byte* BytesOf(const GgufTensor& tensor) const { return bytes_.data() + tensor.begin; }
+  const std::byte* BytesOf(const GgufTensor& tensor) const {
+    return parts_[tensor.part].data() + tensor.begin;
+  }
 
  private:
   template <typename T>
   Status ReadArray(std::string_view key, std::vector<T>* value) const;
   Status WrongKind(std::string_view key, std::string_view wanted) const;
+  static StatusOr<GgufFile> OpenPart(const std::string& path);
+  // Takes another part's tensors.
+  Status Join(GgufFile part);
 
   std::string path_;
-  MountedFile bytes_;
+  std::vector<MountedFile> parts_;
   GgufHeader header_;
   std::unordered_map<std::string, size_t> values_;
   std::unordered_map<std::string, size_t> tensors_;

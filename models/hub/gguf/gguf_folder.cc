@@ -10,6 +10,7 @@
 #include "models/hub/gguf/gguf_tokenizer.h"
 #include "models/hub/quantized_entries.h"
 #include "models/hub/tensor_list.h"
+#include "models/hub/weight_files.h"
 #include "ops/quantized/quantized_matrix.h"
 
 namespace tessera::models {
@@ -17,7 +18,15 @@ namespace {
 
 using nlohmann::json;
 
-constexpr char kFileName[] = "model.gguf";
+// Of a part's list of tensors and of the part itself.
+struct PartNames {
+  std::string list;
+  std::string file;
+};
+PartNames NamesOfPart(size_t part, size_t parts) {
+  if (parts == 1) return {std::string(kTensorListName), "model.gguf"};
+  return {Concat("model-", part + 1, ".tensors.json"), Concat("model-", part + 1, ".gguf")};
+}
 
 std::string ShapeText(const std::vector<int64_t>& shape) {
   std::string text;
@@ -57,6 +66,7 @@ StatusOr<Found> Find(const GgufFile& file, const GgufNames& names, const nn::Par
   Found found;
   found.tensor = tensor;
   found.listed.begin = tensor->begin;
+  found.listed.plus = -place.added;
   const std::optional<QuantType> quant = QuantTypeOf(tensor->type);
   if (quant) {
     if (expected.size() != 2) {
@@ -120,6 +130,14 @@ StatusOr<GgufPlace> PlaceOf(const GgufNames& names, const nn::Parameter& p) {
                          names.architecture());
 }
 
+Tensor Interleaved(const Tensor& t, int64_t heads) {
+  const int64_t half = t.size(0) / heads / 2;
+  const int64_t row = t.numel() / t.size(0);
+  return t.AsStrided({heads, half, 2, row}, {2 * half * row, row, half * row, 1}, t.offset())
+      .ContiguousCopy()
+      .AsStrided(t.shape(), ContiguousStrides(t.shape()), 0);
+}
+
 std::vector<int64_t> OutputsFirst(const nn::Parameter& p, const GgufPlace& place) {
   const Shape& global = p.placement.global_shape();
   std::vector<int64_t> shape(global.begin(), global.end());
@@ -140,12 +158,23 @@ StatusOr<MountedFolder> MountGguf(const GgufFile& file) {
   TESSERA_RETURN_IF_ERROR(CheckNothingIsLeft(file, all, names.architecture()));
   TESSERA_RETURN_IF_ERROR(AddToConfig(file, all, &config));
   TESSERA_ASSIGN_OR_RETURN(FolderTexts texts, TokenizerOfGguf(file));
-  std::vector<ListedTensor> listed;
-  for (Found& found : all) listed.push_back(std::move(found.listed));
   texts["config.json"] = ConfigText(config);
-  texts[std::string(kTensorListName)] = TensorListJson(kFileName, listed).dump();
+  const size_t parts = file.parts().size();
+  std::vector<std::vector<ListedTensor>> listed(parts);
+  json index = json::object();
+  for (Found& found : all) {
+    index[found.listed.entry.name] = NamesOfPart(found.tensor->part, parts).list;
+    listed[found.tensor->part].push_back(std::move(found.listed));
+  }
+  for (size_t i = 0; i < parts; ++i) {
+    const PartNames names_of_part = NamesOfPart(i, parts);
+    texts[names_of_part.list] = TensorListJson(names_of_part.file, listed[i]).dump();
+  }
+  if (parts > 1) texts[std::string(kWeightsIndexName)] = json{{"weight_map", index}}.dump();
   MountedFolder::Files files = MountedTexts(texts);
-  files.emplace(kFileName, file.bytes());
+  for (size_t i = 0; i < parts; ++i) {
+    files.emplace(NamesOfPart(i, parts).file, file.parts()[i]);
+  }
   return MountedFolder(file.path(), std::move(files));
 }
 

@@ -5,6 +5,8 @@
 //   TESSERA_ASSIGN_OR_RETURN(const MountedFolder folder, MountGguf(file));
 //   auto model = LoadModel(folder.path());                          // "<model-Q8_0.gguf>"
 //
+// Of a file in several parts the folder has a list of tensors for each, and their index.
+//
 // The folder has config.json, the tokenizer's files with the chat template, and the weights as a
 // list of tensors (models/hub/tensor_list.h) in the file itself. Quantised ones are entries
 // `<parameter>.<type>` ("model.layers.0.mlp.up_proj.weight.q8_0"), U8 [outputs, bytes of a row].
@@ -36,6 +38,10 @@ StatusOr<MountedFolder> MountGguf(const GgufFile& file);
 StatusOr<std::unique_ptr<Model>> ShapesOf(const nlohmann::json& config, const std::string& where);
 // InvalidArgument for a parameter without a place.
 StatusOr<GgufPlace> PlaceOf(const GgufNames& names, const nn::Parameter& p);
+// A weight's or bias's rows in the order of GgufPlace::interleaved_heads, from the model's.
+Tensor Interleaved(const Tensor& t, int64_t heads);
+// Says that a file was written here.
+inline constexpr std::string_view kGgufWrittenByKey = "tessera.written_by";
 // A parameter's shape with its outputs first, as in GGUF files.
 std::vector<int64_t> OutputsFirst(const nn::Parameter& p, const GgufPlace& place);
 

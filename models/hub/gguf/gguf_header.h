@@ -25,6 +25,7 @@ struct GgufTensor {
   GgufTensorType type = kGgufF32;
   std::vector<int64_t> shape;  // row-major, as of tensors: the file has it the other way round
   int64_t begin = 0;           // bytes, from the begin of the file
+  size_t part = 0;             // of a file in several parts (gguf_file.h), from 0
   int64_t nbytes = 0;
 };
 

@@ -53,6 +53,19 @@ constexpr Name kLlamaNames[] = {
     {"lm_head", "output"},
 };
 
+constexpr Name kGemmaNames[] = {
+    {"model.layers.#.post_attention_layernorm", "blk.#.post_attention_norm"},
+    {"model.layers.#.pre_feedforward_layernorm", "blk.#.ffn_norm"},
+    {"model.layers.#.post_feedforward_layernorm", "blk.#.post_ffw_norm"},
+};  // and kLlamaNames
+
+// What Gemma 3 files leave unsaid: of how many layers the last one sees everything, and the base of
+// the others' rotations.
+constexpr int64_t kGemmaPattern = 6;
+constexpr double kGemmaLocalBase = 10000;
+// llama.cpp knows the one Gemma 3 whose scores are scaled by another size than a head's by it.
+constexpr int64_t kLayersOfGemma27b = 62;
+
 // Where Llama 3's scaling begins and ends cannot be told from its factors; llama.cpp passes over
 // these. Llama 3.1 to 3.3 have the values that count where the keys are absent.
 constexpr std::string_view kLowFactorKey = "tessera.rope.low_freq_factor";
@@ -65,21 +78,22 @@ RotaryScaling Llama3Scaling() {
           .high_frequency_factor = 4};
 }
 
+// Architectures, and what config.json calls them.
+struct Architecture {
+  std::string_view theirs;
+  std::string_view model_type;
+};
+constexpr Architecture kArchitectures[] = {{"gpt2", "gpt2"},     {"llama", "llama"},
+                                           {"llama", "mistral"}, {"qwen2", "qwen2"},
+                                           {"qwen3", "qwen3"},   {"gemma3", "gemma3_text"}};
+
 bool IsArchitecture(std::string_view name) {
-  return name == "gpt2" || name == "llama" || name == "qwen2" || name == "qwen3";
+  return std::any_of(std::begin(kArchitectures), std::end(kArchitectures),
+                     [&](const Architecture& a) { return a.theirs == name; });
 }
 
-// " (m-00001-of-00003.gguf to m-00003-of-00003.gguf)"; "": the file's name does not say.
-std::string NamesOfParts(const GgufFile& file, int64_t parts) {
-  const auto padded = [](int64_t number) {
-    const std::string digits = std::to_string(number);
-    return std::string(digits.size() < 5 ? 5 - digits.size() : 0, '0') + digits;
-  };
-  const std::string name = file.path().substr(file.path().rfind('/') + 1);
-  const std::string end = Concat("-of-", padded(parts), ".gguf");
-  if (!name.ends_with(end) || name.size() < end.size() + 5) return "";
-  const std::string begin = name.substr(0, name.size() - end.size() - 5);
-  return Concat(" (", begin, padded(1), end, " to ", begin, padded(parts), end, ")");
+double GemmaScalar(int64_t layers, int64_t width, int64_t heads, int64_t head_dim) {
+  return static_cast<double>(layers == kLayersOfGemma27b && heads > 0 ? width / heads : head_dim);
 }
 
 uint32_t Count(int64_t value) { return static_cast<uint32_t>(value); }
@@ -260,6 +274,31 @@ StatusOr<json> ScalingKeys(const GgufFile& file, KeyReader* reader, double base,
   return json{{"rope_type", type}, {"factor", Decimal(factor)}};
 }
 
+Status AddGemmaKeys(int64_t window, KeyReader* reader, json* config) {
+  int64_t pattern = kGemmaPattern;
+  double local_base = kGemmaLocalBase;
+  double cap = 0;
+  reader->MayRead("attention.sliding_window_pattern", &pattern);
+  reader->MayRead("rope.freq_base_swa", &local_base);
+  reader->MayRead("final_logit_softcapping", &cap);
+  reader->Require("final_logit_softcapping", cap == 0, "is not supported");
+  reader->Require("attention.sliding_window_pattern", pattern > 0, "is out of range");
+  reader->Require("attention.sliding_window", window > 0, "is missing");
+  config->erase("hidden_act");
+  const auto number = [config](const char* key) { return (*config)[key].get<int64_t>(); };
+  config->update(
+      {{"model_type", "gemma3_text"},
+       {"architectures", json::array({"Gemma3ForCausalLM"})},
+       {"hidden_activation", "gelu_pytorch_tanh"},
+       {"sliding_window", window},
+       {"sliding_window_pattern", pattern},
+       {"rope_local_base_freq", Decimal(local_base)},
+       {"query_pre_attn_scalar", GemmaScalar(number("num_hidden_layers"), number("hidden_size"),
+                                             number("num_attention_heads"), number("head_dim"))},
+       {"attention_bias", false}});
+  return reader->status();
+}
+
 StatusOr<json> LlamaConfigOf(const GgufFile& file, const std::string& architecture) {
   constexpr int64_t kMost = 1 << 20;  // products stay within 64 bits
   KeyReader reader(file, architecture);
@@ -277,6 +316,7 @@ StatusOr<json> LlamaConfigOf(const GgufFile& file, const std::string& architectu
   reader.Require("attention.value_length", same == head_dim, "differs from the length of keys");
   reader.MayRead("rope.dimension_count", &same);
   reader.Require("rope.dimension_count", same == head_dim, "is not the length of keys");
+  const bool gemma = architecture == "gemma3";
   int64_t experts = 0;
   reader.MayRead("expert_count", &experts);
   reader.Require("expert_count", experts == 0, "says that this is a mixture of experts");
@@ -301,9 +341,10 @@ StatusOr<json> LlamaConfigOf(const GgufFile& file, const std::string& architectu
   TESSERA_ASSIGN_OR_RETURN(json scaling, ScalingKeys(file, &reader, base, head_dim));
   TESSERA_RETURN_IF_ERROR(reader.status());
   if (!scaling.is_null()) config["rope_scaling"] = std::move(scaling);
-  const bool qwen = architecture != "llama";
-  if (head_dim * heads != width || architecture == "qwen3") config["head_dim"] = head_dim;
-  if (qwen) {
+  if (head_dim * heads != width || architecture == "qwen3" || gemma) config["head_dim"] = head_dim;
+  if (gemma) {
+    TESSERA_RETURN_IF_ERROR(AddGemmaKeys(window, &reader, &config));
+  } else if (architecture != "llama") {
     reader.Require("attention.sliding_window", window == 0, "is not supported");
     config["architectures"] =
         json::array({architecture == "qwen2" ? "Qwen2ForCausalLM" : "Qwen3ForCausalLM"});
@@ -347,16 +388,17 @@ Status GgufNames::TakeGpt(const json& json) {
 
 Status GgufNames::TakeLlama(const json& json) {
   TESSERA_ASSIGN_OR_RETURN(const LlamaConfig c, LlamaConfig::FromJson(json));
-  const RotaryScaling& scaling = c.rotary.scaling;
   const int64_t window = c.windows.empty() ? 0 : c.windows[0];
   const bool one_window =
       std::all_of(c.windows.begin(), c.windows.end(), [window](int64_t w) { return w == window; });
-  if (c.hidden_act != "silu") return Unsayable("hidden_act", c.hidden_act);
+  const bool gemma = architecture_ == "gemma3";
+  if (!gemma && c.hidden_act != "silu") return Unsayable("hidden_act", c.hidden_act);
   if (c.rotary.share != 1) return Unsayable("partial_rotary_factor", "a part of a head");
   if (c.has_head_norms && c.qkv_bias) return Unsayable("attention_bias", "true");
-  if (!one_window || (window > 0 && architecture_ != "llama")) {
+  if (!gemma && (!one_window || (window > 0 && architecture_ != "llama"))) {
     return Unsayable("sliding_window", "a window of some layers");
   }
+  if (gemma) TESSERA_RETURN_IF_ERROR(TakeGemma(c));
   heads_ = c.num_attention_heads;
   key_value_heads_ = c.num_key_value_heads;
   Add("vocab_size", Count(c.vocab_size));
@@ -367,13 +409,45 @@ Status GgufNames::TakeLlama(const json& json) {
   Add("attention.head_count", Count(heads_));
   Add("attention.head_count_kv", Count(key_value_heads_));
   Add("attention.layer_norm_rms_epsilon", static_cast<float>(c.rms_norm_eps));
-  if (c.head_dim * heads_ != c.hidden_size) {
+  if (c.head_dim * heads_ != c.hidden_size || gemma) {
     Add("attention.key_length", Count(c.head_dim));
     Add("attention.value_length", Count(c.head_dim));
   }
-  if (window > 0) Add("attention.sliding_window", Count(window));
+  if (window > 0 && !gemma) Add("attention.sliding_window", Count(window));
   Add("rope.dimension_count", Count(c.head_dim));
   Add("rope.freq_base", static_cast<float>(c.rotary.base));
+  return TakeScaling(c);
+}
+
+Status GgufNames::TakeGemma(const LlamaConfig& c) {
+  if (c.hidden_act != "gelu_pytorch_tanh") return Unsayable("hidden_activation", c.hidden_act);
+  const double scalar =
+      GemmaScalar(c.num_hidden_layers, c.hidden_size, c.num_attention_heads, c.head_dim);
+  if (c.query_pre_attn_scalar != scalar) {
+    return Unsayable("query_pre_attn_scalar", Concat("another size than ", scalar));
+  }
+  // The first layer that sees everything ends the first period.
+  const auto first = std::find(c.windows.begin(), c.windows.end(), 0);
+  const auto period = first - c.windows.begin() + 1;
+  int64_t window = 0;
+  for (size_t i = 0; i < c.windows.size(); ++i) {
+    const bool slides = (static_cast<int64_t>(i) + 1) % period != 0;
+    if (slides != (c.windows[i] > 0)) return Unsayable("layer_types", "layers without a period");
+    if (slides) window = c.windows[i];
+  }
+  if (window == 0) return Unsayable("sliding_window", "a model without windows");
+  Add("attention.sliding_window", Count(window));
+  if (period != kGemmaPattern && period <= std::ssize(c.windows)) {
+    Add("attention.sliding_window_pattern", Count(period));
+  }
+  if (c.local_rotary->base != kGemmaLocalBase) {
+    Add("rope.freq_base_swa", static_cast<float>(c.local_rotary->base));
+  }
+  return OkStatus();
+}
+
+Status GgufNames::TakeScaling(const LlamaConfig& c) {
+  const RotaryScaling& scaling = c.rotary.scaling;
   switch (scaling.kind) {
     case RotaryScaling::kNone:
       return OkStatus();
@@ -419,8 +493,9 @@ Status GgufNames::TakeLlama(const json& json) {
 StatusOr<GgufNames> GgufNames::Of(const json& config) {
   GgufNames names;
   const std::string type = config.value("model_type", "");
-  if (IsArchitecture(type)) names.architecture_ = type;
-  if (type == "mistral") names.architecture_ = "llama";
+  for (const Architecture& known : kArchitectures) {
+    if (known.model_type == type) names.architecture_ = known.theirs;
+  }
   if (names.architecture_.empty()) return Unsayable("model_type", type);
   TESSERA_RETURN_IF_ERROR(type == "gpt2" ? names.TakeGpt(config) : names.TakeLlama(config));
   return names;
@@ -432,13 +507,19 @@ std::optional<GgufPlace> GgufNames::PlaceOf(const std::string& parameter) const 
   std::string number;
   const std::string ours = WithoutNumber(parameter.substr(0, dot), &number);
   const std::string end = parameter.substr(dot);
-  const auto names = architecture_ == "gpt2" ? std::span<const Name>(kGptNames) : kLlamaNames;
-  const auto name =
-      std::find_if(names.begin(), names.end(), [&](const Name& n) { return n.ours == ours; });
-  if (name == names.end() || (end != ".weight" && end != ".bias")) return std::nullopt;
+  const auto find = [&](std::span<const Name> names) {
+    const auto found =
+        std::find_if(names.begin(), names.end(), [&](const Name& n) { return n.ours == ours; });
+    return found == names.end() ? nullptr : &*found;
+  };
+  const Name* name = architecture_ == "gemma3" ? find(kGemmaNames) : nullptr;
+  if (name == nullptr)
+    name = find(architecture_ == "gpt2" ? std::span<const Name>(kGptNames) : kLlamaNames);
+  if (name == nullptr || (end != ".weight" && end != ".bias")) return std::nullopt;
   GgufPlace place = {.name = std::string(name->theirs) + end,
                      .transposed = name->transposed && end == ".weight",
                      .wide = name->theirs == "position_embd"};
+  if (architecture_ == "gemma3" && name->theirs.ends_with("norm")) place.added = 1;
   if (!number.empty()) place.name.replace(place.name.find('#'), 1, number);
   if (architecture_ == "llama") {
     if (name->theirs.ends_with("attn_q")) place.interleaved_heads = heads_;
@@ -452,13 +533,16 @@ StatusOr<json> ConfigOfGguf(const GgufFile& file) {
   TESSERA_RETURN_IF_ERROR(file.Read("general.architecture", &architecture));
   int64_t parts = 1;
   TESSERA_RETURN_IF_ERROR(file.Read("split.count", &parts));
-  if (parts > 1) {
-    return InvalidArgument(file.path(), ": is one of ", parts, " parts", NamesOfParts(file, parts),
-                           "; join them into one file (llama.cpp: llama-gguf-split --merge)");
+  if (parts > std::ssize(file.parts())) {
+    return InvalidArgument(file.path(), ": is one of ", parts,
+                           " parts; open it by its path, with the others beside it");
   }
+  std::string type;
+  TESSERA_RETURN_IF_ERROR(file.Read("general.type", &type));
+  if (type == "adapter") return InvalidArgument(file.path(), ": is an adapter, and no model");
   if (!IsArchitecture(architecture)) {
     return InvalidArgument(file.path(), ": architecture '", architecture,
-                           "' is not supported; gpt2, llama, qwen2 and qwen3 are");
+                           "' is not supported; gpt2, llama, qwen2, qwen3 and gemma3 are");
   }
   TESSERA_ASSIGN_OR_RETURN(
       json config, architecture == "gpt2" ? GptConfigOf(file) : LlamaConfigOf(file, architecture));

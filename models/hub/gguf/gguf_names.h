@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What GPT-2, Llama, Mistral, Qwen2 and Qwen3 are called in GGUF files: their architectures there
-// (gpt2, llama for both Llama and Mistral, qwen2, qwen3), hyperparameters and tensors.
+// What GPT-2, Llama, Mistral, Qwen2, Qwen3 and Gemma 3 are called in GGUF files: their
+// architectures there (gpt2, llama for both Llama and Mistral, qwen2, qwen3, gemma3),
+// hyperparameters and tensors.
 //
 //   TESSERA_ASSIGN_OR_RETURN(const GgufNames names, GgufNames::Of(config_json));
 //   names.metadata();                                            // "gpt2.block_count" and so on
@@ -24,6 +25,8 @@
 
 namespace tessera::models {
 
+struct LlamaConfig;
+
 // Llama 3's frequencies, which GGUF files hold as a tensor, divided by what each pair of a head
 // turns slower.
 inline constexpr std::string_view kGgufRopeFactors = "rope_freqs.weight";
@@ -38,6 +41,8 @@ struct GgufPlace {
   int64_t interleaved_heads = 0;
   // Held as F32 unless it is quantised.
   bool wide = false;
+  // What the file's numbers have more than the model's: 1 of Gemma's norms.
+  double added = 0;
 };
 
 class GgufNames {
@@ -57,6 +62,8 @@ class GgufNames {
  private:
   Status TakeGpt(const nlohmann::json& config);
   Status TakeLlama(const nlohmann::json& config);
+  Status TakeGemma(const LlamaConfig& config);
+  Status TakeScaling(const LlamaConfig& config);
   void Add(std::string_view key, GgufValue value);
 
   std::string architecture_;

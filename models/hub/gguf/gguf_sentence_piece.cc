@@ -36,6 +36,29 @@ void AppendBytes(uint32_t field, std::string_view bytes, std::string* out) {
   out->append(bytes);
 }
 
+// The blank in SentencePiece's pieces. User-defined ones have a plain blank in GGUF files.
+constexpr std::string_view kBlank = "▁";
+
+std::string Replaced(std::string text, std::string_view from, std::string_view to) {
+  for (size_t at = text.find(from); at != std::string::npos; at = text.find(from, at + to.size())) {
+    text.replace(at, from.size(), to);
+  }
+  return text;
+}
+
+// Of files that give no token the type of the unknown one, the one that a key names, or the first.
+Status NameUnknown(const GgufFile& file, GgufTokens* tokens) {
+  int64_t id = 0;
+  TESSERA_RETURN_IF_ERROR(file.Read("tokenizer.ggml.unknown_token_id", &id));
+  for (const int32_t type : tokens->types) {
+    if (type == Piece::kUnknown) return OkStatus();
+  }
+  if (id >= 0 && id < std::ssize(tokens->types)) {
+    tokens->types[static_cast<size_t>(id)] = Piece::kUnknown;
+  }
+  return OkStatus();
+}
+
 // A SentencePiece model (sentencepiece_model.proto has the fields).
 std::string ModelOf(const GgufTokens& tokens, bool dummy_prefix, bool remove_extra_whitespaces) {
   std::string model;
@@ -43,7 +66,8 @@ std::string ModelOf(const GgufTokens& tokens, bool dummy_prefix, bool remove_ext
   for (size_t id = 0; id < tokens.texts.size(); ++id) {
     if (tokens.IsPadding(id)) continue;
     std::string piece;
-    AppendBytes(1, tokens.texts[id], &piece);
+    const bool defined = tokens.types[id] == Piece::kUserDefined;
+    AppendBytes(1, defined ? Replaced(tokens.texts[id], " ", kBlank) : tokens.texts[id], &piece);
     AppendFloat(2, tokens.scores[id], &piece);
     if (tokens.types[id] != Piece::kNormal) AppendNumber(3, tokens.types[id], &piece);
     AppendBytes(1, piece, &model);
@@ -64,13 +88,15 @@ std::string ModelOf(const GgufTokens& tokens, bool dummy_prefix, bool remove_ext
 }  // namespace
 
 StatusOr<FolderTexts> SentencePieceOfGguf(const GgufFile& file) {
-  TESSERA_ASSIGN_OR_RETURN(const GgufTokens tokens, ReadGgufTokens(file));
+  TESSERA_ASSIGN_OR_RETURN(GgufTokens tokens, ReadGgufTokens(file));
+  TESSERA_RETURN_IF_ERROR(NameUnknown(file, &tokens));
   TESSERA_ASSIGN_OR_RETURN(json config, TokenizerConfigOf(file, tokens, /*add_bos=*/true));
   bool prefix = true;
   bool remove_extra = false;
   TESSERA_RETURN_IF_ERROR(file.Read("tokenizer.ggml.add_space_prefix", &prefix));
   TESSERA_RETURN_IF_ERROR(file.Read("tokenizer.ggml.remove_extra_whitespaces", &remove_extra));
   config["tokenizer_class"] = "LlamaTokenizer";
+  config["add_prefix_space"] = prefix;
   json added = json::object();
   size_t end = 0;
   for (size_t id = 0; id < tokens.texts.size(); ++id) {
@@ -103,8 +129,10 @@ StatusOr<GgufTokenizer> SentencePieceForGguf(const data::SentencePieceTokenizer&
       .model = "llama", .pre = "default", .tokens = GgufTokens(vocab_size), .has_scores = true};
   for (size_t i = 0; i < spec.pieces.size(); ++i) {
     const Piece& piece = spec.pieces[i];
-    TESSERA_RETURN_IF_ERROR(
-        made.tokens.Set(where, static_cast<int64_t>(i), piece.text, piece.type, piece.score));
+    const bool defined = piece.type == Piece::kUserDefined;
+    TESSERA_RETURN_IF_ERROR(made.tokens.Set(
+        where, static_cast<int64_t>(i), defined ? Replaced(piece.text, kBlank, " ") : piece.text,
+        piece.type, piece.score));
   }
   std::vector<data::AddedToken> added = config.added_tokens;
   for (const data::SpecialToken& token : tokenizer.special_tokens()) {

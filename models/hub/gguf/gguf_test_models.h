@@ -52,6 +52,18 @@ inline nlohmann::json SmallQwen3() {
   return config;
 }
 
+inline nlohmann::json SmallGemma3() {
+  nlohmann::json config = SmallQwen3();
+  config["model_type"] = "gemma3_text";
+  config["hidden_activation"] = "gelu_pytorch_tanh";
+  config["num_hidden_layers"] = 4;
+  config["query_pre_attn_scalar"] = 32;
+  config["sliding_window"] = 8;
+  config["sliding_window_pattern"] = 3;
+  config["rope_local_base_freq"] = 500.0;
+  return config;
+}
+
 class GgufTest : public testing::Test {
  protected:
   GgufTest()
@@ -143,6 +155,28 @@ class GgufTest : public testing::Test {
     }
     EXPECT_TRUE(writer->Commit().ok());
     return Path(name);
+  }
+  // The same in `parts` files: "name-00001-of-00003.gguf" and so on. Returns the first's path.
+  std::string InParts(const GgufFile& file, int64_t parts, const std::string& name) const {
+    const auto path = [&](int64_t i) {
+      return Path(Concat(name, "-0000", i + 1, "-of-0000", parts, ".gguf"));
+    };
+    const auto& all = file.tensors();
+    for (int64_t i = 0; i < parts; ++i) {
+      const auto begin = all.begin() + std::ssize(all) * i / parts;
+      const auto end = all.begin() + std::ssize(all) * (i + 1) / parts;
+      GgufMetadata metadata = i == 0 ? file.metadata() : GgufMetadata();
+      metadata.emplace_back("split.no", static_cast<uint16_t>(i));
+      metadata.emplace_back("split.count", static_cast<uint16_t>(parts));
+      metadata.emplace_back("split.tensors.count", static_cast<int32_t>(all.size()));
+      auto writer = GgufWriter::Create(path(i), metadata, std::vector(begin, end));
+      EXPECT_TRUE(writer.ok()) << Message(writer.status());
+      for (auto t = begin; t != end; ++t) {
+        EXPECT_TRUE(writer->Append(file.BytesOf(*t), t->nbytes).ok());
+      }
+      EXPECT_TRUE(writer->Commit().ok());
+    }
+    return path(0);
   }
   // folder -> a.gguf -> back -> b.gguf.
   void ExpectRoundTrip(const std::string& folder) const {

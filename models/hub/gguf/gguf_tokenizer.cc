@@ -4,8 +4,6 @@
 #include <string_view>
 #include <utility>
 
-#include "base/mounted_folder.h"
-#include "data/tokenizer/tokenizer.h"
 #include "models/hub/gguf/gguf_bpe.h"
 #include "models/hub/gguf/gguf_sentence_piece.h"
 #include "models/hub/gguf/gguf_tokens.h"
@@ -31,16 +29,6 @@ StatusOr<FolderTexts> TokenizerOfGguf(const GgufFile& file) {
   std::string chat;
   TESSERA_RETURN_IF_ERROR(file.Read(kTemplateKey, &chat));
   if (!chat.empty()) files[std::string(kTemplateFile)] = std::move(chat);
-  // A tokenizer that cannot be read again is refused; other programs want files of their own.
-  const MountedFolder folder(file.path(), MountedTexts(files));
-  const auto loaded = data::LoadTokenizer(folder.path());
-  if (!loaded.ok()) {
-    return InvalidArgument(file.path(),
-                           ": its tokenizer cannot be read: ", Message(loaded.status()));
-  }
-  for (data::TokenizerFile& more : (*loaded)->FilesToSave()) {
-    files[more.name] = std::move(more.content);
-  }
   return files;
 }
 

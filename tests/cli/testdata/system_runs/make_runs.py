@@ -33,7 +33,7 @@ ARGUMENTS = [
     {},
     {'learning_rate': 2e-3, 'num_train_epochs': 2, 'per_device_train_batch_size': 4},
     {'learning_rate': 2e-3, 'lr_scheduler_type': 'cosine', 'warmup_ratio': 0.2, 'weight_decay': 0.05,
-     'max_grad_norm': 0.1, 'gradient_accumulation_steps': 2, 'per_device_train_batch_size': 3},
+     'max_grad_norm': 0.1, 'gradient_accumulation_steps': 2, 'per_device_train_batch_size': 4},
     {'learning_rate': 1e-3, 'lr_scheduler_type': 'constant', 'warmup_steps': 5},
     {'learning_rate': 1e-3, 'lr_scheduler_type': 'constant_with_warmup', 'warmup_steps': 5},
     {'learning_rate': 1e-3, 'lr_scheduler_type': 'polynomial', 'warmup_steps': 3,
@@ -56,7 +56,7 @@ ARGUMENTS = [
 ]
 
 # Runs whose line says it otherwise: the Trainer's arguments, the line's words, and its files.
-DEEPSPEED = {'train_micro_batch_size_per_gpu': 3, 'gradient_accumulation_steps': 2,
+DEEPSPEED = {'train_micro_batch_size_per_gpu': 5, 'gradient_accumulation_steps': 2,
              'gradient_clipping': 0.2, 'zero_optimization': {'stage': 2},
              'optimizer': {'type': 'AdamW', 'params': {
                  'lr': 2e-3, 'betas': [0.8, 0.99], 'eps': 1e-7, 'weight_decay': 0.03}}}
@@ -69,7 +69,7 @@ use_cpu: true
 """
 OTHERWISE = [
     ({'learning_rate': 2e-3, 'adam_beta1': 0.8, 'adam_beta2': 0.99, 'adam_epsilon': 1e-7,
-      'weight_decay': 0.03, 'max_grad_norm': 0.2, 'per_device_train_batch_size': 3,
+      'weight_decay': 0.03, 'max_grad_norm': 0.2, 'per_device_train_batch_size': 5,
       'gradient_accumulation_steps': 2},
      ['--deepspeed', 'ds.json'], {'ds.json': json.dumps(DEEPSPEED)}),
     ({'learning_rate': 1e-3}, ['--learning_rate', '1e-3', '--accelerate', 'accelerate.yaml'],
