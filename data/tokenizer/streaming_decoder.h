@@ -24,9 +24,11 @@ namespace tessera::data {
 
 class StreamingDecoder {
  public:
-  // `tokenizer` must outlive the decoder.
-  explicit StreamingDecoder(const Tokenizer& tokenizer, const DecodeOptions& options = {})
-      : tokenizer_(tokenizer), options_(options) {}
+  // `tokenizer` must outlive the decoder. `follows_text`: the tokens continue a text, whose blanks
+  // between words are kept where Decode would drop one in front.
+  explicit StreamingDecoder(const Tokenizer& tokenizer, const DecodeOptions& options = {},
+                            bool follows_text = false)
+      : tokenizer_(tokenizer), options_(options), at_beginning_(!follows_text) {}
 
   // The text that `id` completes; may be empty.
   std::string Push(int32_t id) {

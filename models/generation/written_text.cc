@@ -117,7 +117,9 @@ WrittenText::WrittenText(TextRequest request, std::vector<int64_t> prompt,
       ids_(std::move(begin)),
       stop_({request_.config.pointer(), &request_.config->stop_strings}) {
   result_.prompt = std::move(prompt);
-  if (tokenizer != nullptr) decoder_.emplace(*tokenizer, data::DecodeOptions{.skip_special = true});
+  if (tokenizer == nullptr) return;
+  const bool follows_text = !tokenizer->IsSpecial(static_cast<int32_t>(ids_.back()));
+  decoder_.emplace(*tokenizer, data::DecodeOptions{.skip_special = true}, follows_text);
 }
 
 void WrittenText::ScorePrompt(std::vector<double> logits) {

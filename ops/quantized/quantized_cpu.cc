@@ -28,8 +28,8 @@ constinit thread_local ThreadScratch sums_scratch;
 QuantizedActivations QuantizeRows(const QuantizedLinearArgs& args, const QuantizedRows& kernels) {
   const int64_t groups = 2 * QuantPairs(args.columns);
   const int64_t all = args.rows * groups;
-  const QuantizedActivations x = {q_scratch.Get<int8_t>(all * kQuantGroup),
-                                  offset_scratch.Get<int32_t>(2 * all),
+  int8_t* const q = q_scratch.Get<int8_t>(2 * all * kQuantGroup);
+  const QuantizedActivations x = {q, q + all * kQuantGroup, offset_scratch.Get<int32_t>(2 * all),
                                   scale_scratch.Get<float>(all)};
   const int64_t row_bytes = args.columns * static_cast<int64_t>(DTypeSize(args.dtype));
   const int64_t at_once =

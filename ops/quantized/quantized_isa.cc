@@ -529,6 +529,7 @@ TESSERA_SIMD void FillPanel(const uint8_t* w, int64_t row_bytes, int64_t begin, 
 
 // ---- Products -----------------------------------------------------------------------------------
 
+TESSERA_SIMD VecI VectorAt(const int8_t* q) { return Load(reinterpret_cast<const int32_t*>(q)); }
 TESSERA_SIMD VecI FourAt(const int8_t* q) {
   int32_t four;
   __builtin_memcpy(&four, q, 4);
@@ -540,6 +541,12 @@ template <QuantType kType>
 using SumsOf = std::conditional_t<kType == QuantType::kInt8, VecI, VecF>;
 template <QuantType kType>
 using SumOf = std::conditional_t<kType == QuantType::kInt8, int32_t, float>;
+
+// The sums of upper and lower parts as that of whole numbers.
+TESSERA_SIMD VecI Whole(VecI upper, VecI lower) {
+  static_assert(kQuantUpper == 255);
+  return ShiftLeft<8>(upper) - upper + lower;
+}
 
 // Adds a panel's groups to the sums of kRows rows of x; `next`: what is fetched meanwhile, as many
 // bytes as the panel's.
@@ -557,16 +564,22 @@ TESSERA_SIMD void AddGroups(const Panel& panel, int64_t groups, const QuantizedA
     for (int p = 0; p < kParts; ++p) {
       // What is added to one sum waits for what was added before: as many as the processor works
       // at are added to in turns.
-      constexpr int kChains = kUnrolled == 1 || kRows >= 8 ? 1 : kRows >= 4 ? 2 : 4;
-      VecI dot[kRows][kChains];
+      constexpr bool kFine = kType != QuantType::kInt8;
+      constexpr int kMostSums = kMostRows >= 8 ? 16 : 8;
+      constexpr int kOfRow = kMostSums / (kRows * (kFine ? 2 : 1));
+      constexpr int kChains = kUnrolled == 1 || kOfRow < 2 ? 1 : kOfRow < 4 ? 2 : 4;
+      VecI dot[kRows][kChains], lower[kRows][kFine ? kChains : 1];
 #pragma GCC unroll 8
       for (int r = 0; r < kRows; ++r) {
 #pragma GCC unroll 4
-        for (int i = 1; i < kChains; ++i) dot[r][i] = SetI(0);
-        if constexpr (kType == QuantType::kInt8) {
+        for (int i = 0; i < kChains; ++i) {
+          dot[r][i] = SetI(0);
+          if constexpr (kFine) lower[r][i] = SetI(0);
+        }
+        if constexpr (!kFine) {
           dot[r][0] = sum[r];
-        } else {
-          dot[r][0] = SetI(ZeroOf(kType) == 0 ? 0 : x.offset[2 * (r * x_groups + g) + p]);
+        } else if constexpr (ZeroOf(kType) != 0) {
+          lower[r][0] = SetI(x.offset[2 * (r * x_groups + g) + p]);
         }
       }
 #pragma GCC unroll kUnrolled
@@ -575,17 +588,26 @@ TESSERA_SIMD void AddGroups(const Panel& panel, int64_t groups, const QuantizedA
         const VecI w = Load(panel.bytes + (g * kSteps + step) * kLanes);
 #pragma GCC unroll 8
         for (int r = 0; r < kRows; ++r) {
+          const int64_t at = (r * x_groups + g) * kGroup + 4 * step;
           VecI& to = dot[r][c % kChains];
-          to = Dot<kType>(to, w, FourAt(x.q + (r * x_groups + g) * kGroup + 4 * step));
+          to = Dot<kType>(to, w, FourAt(x.upper + at));
+          if constexpr (kFine) {
+            VecI& to_lower = lower[r][c % kChains];
+            to_lower = Dot<kType>(to_lower, w, FourAt(x.lower + at));
+          }
         }
       }
 #pragma GCC unroll 8
       for (int r = 0; r < kRows; ++r) {
 #pragma GCC unroll 4
-        for (int i = 1; i < kChains; ++i) dot[r][0] = dot[r][0] + dot[r][i];
-        if constexpr (kType == QuantType::kInt8) {
+        for (int i = 1; i < kChains; ++i) {
+          dot[r][0] = dot[r][0] + dot[r][i];
+          if constexpr (kFine) lower[r][0] = lower[r][0] + lower[r][i];
+        }
+        if constexpr (!kFine) {
           sum[r] = dot[r][0];
         } else {
+          dot[r][0] = Whole(dot[r][0], lower[r][0]);
           const VecF x_scale = Set(x.scale[r * x_groups + g]);
           const int64_t at = (kParts * g + p) * kLanes;
           sum[r] = Fma(ToFloat(dot[r][0]), Load(panel.scales + at) * x_scale, sum[r]);
@@ -614,25 +636,35 @@ TESSERA_SIMD void AddAlong(const uint8_t* w, int64_t row_bytes, int64_t begin, i
   SumsOf<kType> sum = Load(sums);
   for (int64_t column = begin; column < end; column += kColumns) {
     VecI dots[kLanes];
-    const int8_t* const q = x.q + (column - begin);
+    const int64_t from = column - begin;
     Fetch<LanesBytes(kType, kGroups)>(NextOf<kType>(w, row_bytes, column));
 #pragma GCC unroll 16
     for (int64_t i = 0; i < kLanes; ++i) {
       const uint8_t* const row = w + i * row_bytes;
       dots[i] = SetI(0);
+      VecI lower = SetI(0);
       if constexpr (kType == QuantType::kQ4_0) {
-        const auto* const halves = reinterpret_cast<const uint8_t*>(q);
-        const VecI bytes = Bytes<kType>(row, column), lower = SetI(0x0f0f0f0f);
-        dots[i] = Dot<kType>(dots[i], bytes & lower, Sixteens(halves, kGroup));
-        dots[i] = Dot<kType>(dots[i], ShiftRight<4>(bytes) & lower, Sixteens(halves + 16, kGroup));
+        const auto half = [from](const int8_t* part, int64_t at) __attribute__((always_inline)) {
+          return Sixteens(reinterpret_cast<const uint8_t*>(part) + from + at, kGroup);
+        };
+        const VecI bytes = Bytes<kType>(row, column), four = SetI(0x0f0f0f0f);
+        const VecI first = bytes & four, second = ShiftRight<4>(bytes) & four;
+        dots[i] = Dot<kType>(dots[i], first, half(x.upper, 0));
+        dots[i] = Dot<kType>(dots[i], second, half(x.upper, 16));
+        lower = Dot<kType>(lower, first, half(x.lower, 0));
+        lower = Dot<kType>(lower, second, half(x.lower, 16));
       } else {
 #pragma GCC unroll 2
         for (int64_t v = 0; v < kVectors; ++v) {
           const int64_t at = v * VectorColumns(kType);
-          dots[i] = Dot<kType>(dots[i], Bytes<kType>(row, column + at),
-                               Load(reinterpret_cast<const int32_t*>(q + at)));
+          const VecI bytes = Bytes<kType>(row, column + at);
+          dots[i] = Dot<kType>(dots[i], bytes, VectorAt(x.upper + from + at));
+          if constexpr (kType != QuantType::kInt8) {
+            lower = Dot<kType>(lower, bytes, VectorAt(x.lower + from + at));
+          }
         }
       }
+      if constexpr (kType != QuantType::kInt8) dots[i] = Whole(dots[i], lower);
     }
     SumQuarters(dots);
     if constexpr (kType == QuantType::kInt8) {
@@ -679,17 +711,18 @@ TESSERA_SIMD void AddBlocksAlong(const uint8_t* w, int64_t row_bytes, int64_t be
     const uint8_t* const next = NextOf<kType>(w, row_bytes, column);
     for (int64_t in_block = 0; in_block < kColumns; in_block += kStep) {
       const int64_t from = column + in_block;
-      const int8_t* const q = x.q + (from - begin);
       Fetch<LanesBytes(kType, 1) * kStep / kGroup>(next + LanesBytes(kType, 1) * in_block / kGroup);
       VecI dots[kLanes];
 #pragma GCC unroll 16
       for (int64_t i = 0; i < kLanes; ++i) {
-        dots[i] = SetI(0);
+        VecI upper = SetI(0), lower = SetI(0);
 #pragma GCC unroll 2
         for (int64_t v = 0; v < kStep; v += kVector) {
-          dots[i] = Dot<kType>(dots[i], Numbers<kType>(w + i * row_bytes, from + v),
-                               Load(reinterpret_cast<const int32_t*>(q + v)));
+          const VecI numbers = Numbers<kType>(w + i * row_bytes, from + v);
+          upper = Dot<kType>(upper, numbers, VectorAt(x.upper + (from - begin + v)));
+          lower = Dot<kType>(lower, numbers, VectorAt(x.lower + (from - begin + v)));
         }
+        dots[i] = Whole(upper, lower);
       }
       SumQuarters(dots);
       constexpr int64_t kOfGroup = kGroups > kQuarters ? 1 : kQuarters / kGroups;
@@ -741,8 +774,7 @@ void Outputs(const uint8_t* w, int64_t row_bytes, int64_t count, int64_t columns
     const int64_t left = (all - begin) / kGroup;
     const int64_t groups = left < kPanelGroups ? left : kPanelGroups;
     const int64_t width = groups * kGroup;
-    const int64_t g = begin / kGroup;
-    const QuantizedActivations from = {x.q + begin, x.offset + 2 * g, x.scale + g};
+    const QuantizedActivations from = x.From(begin);
     const bool whole = count == kLanes && width % VectorColumns(kType) == 0;
     if (whole && rows == 1) {
       if constexpr (ByLayout(kType)) {
@@ -864,21 +896,23 @@ TESSERA_SIMD int32_t LargestBits(const Group& group) {
 }
 
 struct Scales {
-  float scale;    // q to x
-  float inverse;  // x to q
+  float scale;    // integers to x
+  float inverse;  // x to integers
 };
-TESSERA_SIMD Scales ScalesOf(int32_t largest_bits) {
+// `most`: the largest integer.
+TESSERA_SIMD Scales ScalesOf(int32_t largest_bits, float most) {
   constexpr float kMost = 3.4028235e38f;
   float largest;
   __builtin_memcpy(&largest, &largest_bits, 4);
   if (!(largest <= kMost)) return {__builtin_nanf(""), 0.0f};
   // What has no inverse counts as zero.
-  if (largest < 127.0f / kMost) return {0.0f, 0.0f};
-  return {largest / 127.0f, 127.0f / largest};
+  if (largest < most / kMost) return {0.0f, 0.0f};
+  return {largest / most, most / largest};
 }
 
-// Gives the sums of the group's first and second half.
-TESSERA_SIMD void QuantizeGroup(const Group& group, float inverse, int8_t* q, int32_t (&sums)[2]) {
+// Gives the sums of the group's first and second half. `fine`: in two parts.
+TESSERA_SIMD void QuantizeGroup(const Group& group, float inverse, bool fine, int8_t* upper,
+                                int8_t* lower, int32_t (&sums)[2]) {
   int32_t values[kGroup] = {};
   if (inverse != 0.0f) {
     for (int64_t i = 0; i < kGroup; i += kLanes) {
@@ -887,11 +921,18 @@ TESSERA_SIMD void QuantizeGroup(const Group& group, float inverse, int8_t* q, in
   }
   for (int64_t half = 0; half < 2; ++half) {
     int32_t sum = 0;
-    for (int64_t i = half * kGroup / 2; i < (half + 1) * kGroup / 2; ++i) {
-      q[i] = static_cast<int8_t>(values[i]);
-      sum += values[i];
-    }
+    for (int64_t i = half * kGroup / 2; i < (half + 1) * kGroup / 2; ++i) sum += values[i];
     sums[half] = sum;
+  }
+  int32_t uppers[kGroup];
+  for (int64_t i = 0; i < kGroup; i += kLanes) {
+    const VecI v = Load(values + i);
+    // Whole numbers of 255 and half of one are never near: no rounding gives another integer.
+    Store(uppers + i, fine ? ToInt(ToFloat(v) * Set(1.0f / kQuantUpper)) : v);
+  }
+  for (int64_t i = 0; i < kGroup; ++i) {
+    upper[i] = static_cast<int8_t>(uppers[i]);
+    if (fine) lower[i] = static_cast<int8_t>(values[i] - kQuantUpper * uppers[i]);
   }
 }
 
@@ -908,10 +949,12 @@ void Quantize(QuantType type, RowType row_type, const void* x, int64_t columns,
   int32_t sum = 0;
   for (int64_t begin = 0; begin < padded; begin += kGroup) {
     const Group group = LoadGroup(row_type, x, begin, columns);
-    const Scales scales = ScalesOf(whole ? largest : LargestBits(group));
+    const Scales scales = whole ? ScalesOf(largest, 127.0f)
+                                : ScalesOf(LargestBits(group), static_cast<float>(kQuantMost));
     const int64_t g = begin / kGroup;
     int32_t halves[2];
-    QuantizeGroup(group, scales.inverse, to.q + begin, halves);
+    QuantizeGroup(group, scales.inverse, !whole, to.upper + begin,
+                  whole ? nullptr : to.lower + begin, halves);
     if (Parts(type) == 1) halves[0] += halves[1];
     to.offset[2 * g] = factor * halves[0];
     to.offset[2 * g + 1] = factor * halves[1];

@@ -38,21 +38,23 @@ bool PutRow(QuantType type, const float* x, int64_t columns, uint8_t* to) {
     }
     return fits;
   }
-  const int64_t pairs = QuantPairs(columns);
+  // A block of q8_0 is quantised as a row of int8 is.
+  const int64_t width = type == QuantType::kInt8 ? columns : kQuantGroup;
+  const int64_t pairs = QuantPairs(width);
   std::vector<int8_t> q(static_cast<size_t>(pairs * kQuantPair));
   std::vector<int32_t> offset(static_cast<size_t>(2 * pairs * 2));
   std::vector<float> scale(static_cast<size_t>(pairs * 2));
-  QuantizedRowsInUse().quantize(type, RowType::kFloat32, x, columns,
-                                {q.data(), offset.data(), scale.data()});
-  if (type == QuantType::kInt8) {
-    std::memcpy(to, q.data(), q.size());
-    std::memcpy(to + q.size(), scale.data(), sizeof(float));
-    return std::isfinite(scale[0]);
-  }
   bool fits = true;
-  for (int64_t g = 0; g < columns / kQuantGroup; ++g, to += layout.bytes) {
-    PutHalf(scale[static_cast<size_t>(g)], to);
-    std::memcpy(to + 2, q.data() + g * kQuantGroup, kQuantGroup);
+  for (int64_t i = 0; i < columns; i += width, to += layout.bytes) {
+    QuantizedRowsInUse().quantize(QuantType::kInt8, RowType::kFloat32, x + i, width,
+                                  {q.data(), nullptr, offset.data(), scale.data()});
+    if (type == QuantType::kInt8) {
+      std::memcpy(to, q.data(), q.size());
+      std::memcpy(to + q.size(), scale.data(), sizeof(float));
+      return std::isfinite(scale[0]);
+    }
+    PutHalf(scale[0], to);
+    std::memcpy(to + 2, q.data(), kQuantGroup);
     fits = fits && std::isfinite(HalfAt(to));
   }
   return fits;

@@ -9,13 +9,14 @@
 // (ops/quantized/quant_type.h has the bytes of one). Columns are a multiple of the type's block, 32
 // or 256; kInt8 has any number of them.
 //
-// Products turn x into integers too, with a scale of its own for each group of 32 (kInt8: for each
-// row), max |x| / 127; the dot products of the integers are exact. Sums over groups are float32 in
-// one order, which neither the number of rows of x, nor its place among them, nor the number of
-// threads changes: a row has the same bits alone and in any batch. (From zero, group after group of
-// the weights: sum = fma(the group's dot product, the product of the two scales, sum), and then for
-// types with minima sum = fma(-(the sum of x's integers), minimum * the scale of x, sum).) A row of
-// x that has an infinity or a NaN gives NaN.
+// Products turn x into integers too, of 16 bits with a scale of its own for each group of 32, max
+// |x| / 32512: what they differ by from products of floats is float32's rounding. (kInt8: of 8
+// bits, max |x| / 127 of each row.) The dot products of the integers are exact. Sums over groups
+// are float32 in one order, which neither the number of rows of x, nor its place among them, nor
+// the number of threads changes: a row has the same bits alone and in any batch. (From zero, group
+// after group of the weights: sum = fma(the group's dot product, the product of the two scales,
+// sum), and then for types with minima sum = fma(-(the sum of x's integers), minimum * the scale of
+// x, sum).) A row of x that has an infinity or a NaN gives NaN.
 #ifndef TESSERA_OPS_QUANTIZED_QUANTIZED_MATRIX_H_
 #define TESSERA_OPS_QUANTIZED_QUANTIZED_MATRIX_H_
 

@@ -20,23 +20,33 @@ inline constexpr int64_t kQuantPair = 2 * kQuantGroup;
 inline constexpr int64_t kQuantLanes = 16;
 constexpr int64_t QuantPairs(int64_t columns) { return (columns + kQuantPair - 1) / kQuantPair; }
 
-// Rows of activations: x = q * scale. Rows have an even number of groups.
+// An integer of 16 bits as two of 8: v = kQuantUpper * upper + lower, both -127 .. 127.
+inline constexpr int32_t kQuantUpper = 255;
+inline constexpr int32_t kQuantMost = 127 * kQuantUpper + 127;
+
+// Rows of activations: x = v * scale; kInt8: x = upper * scale. Rows have an even number of groups.
 struct QuantizedActivations {
-  int8_t* q;        // [rows, groups, 32], -127 .. 127
+  int8_t* upper;    // [rows, groups, 32]
+  int8_t* lower;    // likewise; not of kInt8, which may have none
   int32_t* offset;  // [rows, groups, 2]: what unsigned weights make too much, negative, or with
-                    // minima the sum of q; of a group, in the first place, or of its halves where
+                    // minima the sum of v; of a group, in the first place, or of its halves where
                     // weights have groups of 16; kInt8: of the row, in its first place
   float* scale;     // [rows, groups]; kInt8: the row's everywhere
 
+  // From column `columns` on, whole groups.
+  QuantizedActivations From(int64_t columns) const {
+    const int64_t groups = columns / kQuantGroup;
+    return {upper + columns, lower + columns, offset + 2 * groups, scale + groups};
+  }
   QuantizedActivations Row(int64_t i, int64_t groups) const {
-    return {q + i * groups * kQuantGroup, offset + 2 * i * groups, scale + i * groups};
+    return From(i * groups * kQuantGroup);
   }
 };
 
 // The functions of one instruction set.
 struct QuantizedRows {
-  // One row of x. scale = max |x| / 127 of a group (kInt8: of the row), NaN where x is not finite;
-  // q = x / scale, rounded to nearest even.
+  // One row of x. scale = max |x| / kQuantMost of a group (kInt8: max |x| / 127 of the row), NaN
+  // where x is not finite; v = x / scale, rounded to nearest even.
   void (*quantize)(QuantType type, RowType row_type, const void* x, int64_t columns,
                    const QuantizedActivations& to);
 

@@ -83,13 +83,14 @@ Row RowOf(const QuantizedMatrix& m, int64_t i) {
 }
 
 Row Activations(const float* x, int64_t n, bool whole) {
+  const float largest = whole ? 127 : 127 * 255 + 127;
   Row row;
   for (int64_t begin = 0; begin < n; begin += whole ? n : 32) {
     const int64_t end = whole ? n : begin + 32;
     float most = 0;
     for (int64_t i = begin; i < end; ++i) most = std::max(most, std::abs(x[i]));
-    row.scale.push_back(most / 127.0f);
-    const float inverse = most == 0 ? 0 : 127.0f / most;
+    row.scale.push_back(most / largest);
+    const float inverse = most == 0 ? 0 : largest / most;
     for (int64_t i = begin; i < end; ++i) {
       row.q.push_back(static_cast<int>(std::nearbyint(x[i] * inverse)));
     }

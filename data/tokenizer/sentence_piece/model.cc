@@ -84,12 +84,10 @@ std::string SentencePieceModel::DecodePiece(const std::string& piece, int32_t id
   if (Kind(id) == PieceKind::kControl) return "";
   if (Kind(id) == PieceKind::kUnknown) return piece == Piece(id) ? spec_.unk_surface : piece;
   std::string_view text = piece;
-  const SentencePieceSpec::Normalizer& spec = spec_.normalizer;
-  if (at_start && (spec.add_dummy_prefix || spec.remove_extra_whitespaces) &&
-      text.starts_with(kBlank)) {
+  if (at_start && drops_first_blank() && text.starts_with(kBlank)) {
     text.remove_prefix(kBlank.size());
     // Where blanks are removed, all are that come first.
-    *dropped = !spec.remove_extra_whitespaces;
+    *dropped = !spec_.normalizer.remove_extra_whitespaces;
   }
   return ReplacedAll(text, kBlank, " ");
 }

@@ -51,6 +51,10 @@ class SentencePieceModel {
   // The id of a piece written exactly so.
   std::optional<int32_t> Find(std::string_view piece) const { return vocab_.Find(piece); }
   int32_t unk_id() const { return vocab_.unk_id(); }
+  // Whether Decode takes a blank away in front.
+  bool drops_first_blank() const {
+    return spec_.normalizer.add_dummy_prefix || spec_.normalizer.remove_extra_whitespaces;
+  }
 
  private:
   SentencePieceModel() = default;

@@ -224,7 +224,7 @@ void SentencePieceTokenizer::NameTokens() {
   strips_text_ = config_.family == SentencePieceFamily::kT5 ||
                  config_.family == SentencePieceFamily::kAlbert ||
                  config_.family == SentencePieceFamily::kXlmRoberta;
-  drops_blanks_until_text_ = true;
+  drops_blanks_until_text_ = DropsFirstBlank();
   set_special_tokens(std::move(specials));
 }
 
@@ -269,9 +269,15 @@ std::string_view SentencePieceTokenizer::TokenBytes(int32_t id) const {
   return token_bytes_[static_cast<size_t>(id)];
 }
 
+// Gemma's and their like keep the blank that a text begins with.
+bool SentencePieceTokenizer::DropsFirstBlank() const {
+  const bool llama = config_.family == SentencePieceFamily::kLlama;
+  return !llama || config_.add_prefix_space || model_->drops_first_blank();
+}
+
 std::string_view SentencePieceTokenizer::FirstTokenBytes(int32_t id) const {
   const int32_t piece = FindAdded(id) == nullptr ? PieceOfId(id) : -1;
-  const bool drops = piece >= 0 && model_->Kind(piece) == PieceKind::kText &&
+  const bool drops = DropsFirstBlank() && piece >= 0 && model_->Kind(piece) == PieceKind::kText &&
                      model_->Piece(piece).starts_with(kBlank);
   return TokenBytes(id).substr(drops ? 1 : 0);
 }

@@ -105,6 +105,7 @@ class SentencePieceTokenizer : public Tokenizer {
   void SetRows();
   Rows LlamaRows() const;
   void FillTokenBytes();
+  bool DropsFirstBlank() const;
   std::optional<int32_t> IdOf(const std::string& token) const;
   int32_t IdOfPiece(int32_t piece) const;  // the tokenizer's id of one of the model
   int32_t PieceOfId(int32_t id) const;     // and back; < 0: it has none

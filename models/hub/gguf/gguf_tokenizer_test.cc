@@ -5,6 +5,7 @@
 #include <cstdlib>
 
 #include "data/tokenizer/byte_tokenizer.h"
+#include "data/tokenizer/streaming_decoder.h"
 #include "models/hub/gguf/gguf_folder.h"
 #include "models/hub/gguf/gguf_test_models.h"
 
@@ -28,7 +29,7 @@ TEST_F(GgufTest, TheByteTokenizerBecomesBpe) {
 // A file of the small Llama with this tokenizer, converted to a folder.
 class TokenizerTest : public GgufTest {
  protected:
-  std::string Convert(const GgufMetadata& tokenizer) const {
+  std::string Convert(const GgufMetadata& tokenizer, bool same_back = true) const {
     const std::string folder = Saved("m", SmallLlama());
     EXPECT_TRUE(ConvertToGguf(folder, Path("m.gguf")).ok());
     const GgufFile file = Opened(Path("m.gguf"));
@@ -41,7 +42,7 @@ class TokenizerTest : public GgufTest {
     // The other way gives the same keys.
     const Status again = ConvertToGguf(Path("t"), Path("again.gguf"));
     EXPECT_TRUE(again.ok()) << Message(again);
-    EXPECT_TRUE(Bytes(Path("t.gguf")) == Bytes(Path("again.gguf")));
+    EXPECT_EQ(Bytes(Path("t.gguf")) == Bytes(Path("again.gguf")), same_back);
     return Path("t");
   }
   static std::vector<int32_t> Ids(const std::string& folder, const std::string& text) {
@@ -193,6 +194,50 @@ TEST_F(TokenizerTest, SentencePiece) {
   const auto tokenizer = data::LoadTokenizer(folder);
   EXPECT_EQ((*tokenizer)->bos_id(), 1);
   EXPECT_EQ((*tokenizer)->eos_id(), 2);
+  // A text of its own loses the blank in front, one that continues another keeps it.
+  data::StreamingDecoder alone(**tokenizer), after(**tokenizer, {}, /*follows_text=*/true);
+  EXPECT_EQ(alone.Push(263), "ab");
+  EXPECT_EQ(after.Push(263), " ab");
+}
+
+// As llama.cpp writes Gemma's: no token has the unknown one's type, blanks of user-defined tokens
+// are plain, and texts begin without one.
+TEST_F(TokenizerTest, SentencePieceOfGemma) {
+  std::vector<std::string> tokens = {"<pad>", "<eos>", "<bos>", "<unk>", "\n", "  "};
+  std::vector<int32_t> types = {3, 3, 3, 3, 4, 4};
+  for (int byte = 0; byte < 256; ++byte) {
+    char text[8];
+    std::snprintf(text, sizeof(text), "<0x%02X>", byte);
+    tokens.emplace_back(text);
+    types.push_back(6);
+  }
+  for (const char* piece : {"\u2581", "a", "b", "ab", "\u2581ab"}) tokens.emplace_back(piece);
+  types.resize(tokens.size(), 1);
+  std::vector<float> scores(tokens.size(), 0);
+  for (size_t i = 262; i < scores.size(); ++i) scores[i] = -static_cast<float>(300 - i);
+  Fill(&tokens, &types);
+  scores.resize(300, -10000);
+  const std::string folder = Convert(
+      {
+          {"tokenizer.ggml.model", std::string("llama")},
+          {"tokenizer.ggml.pre", std::string("default")},
+          {"tokenizer.ggml.bos_token_id", uint32_t{2}},
+          {"tokenizer.ggml.eos_token_id", uint32_t{1}},
+          {"tokenizer.ggml.unknown_token_id", uint32_t{3}},
+          {"tokenizer.ggml.tokens", GgufArray(tokens)},
+          {"tokenizer.ggml.scores", GgufArray(scores)},
+          {"tokenizer.ggml.token_type", GgufArray(types)},
+          {"tokenizer.ggml.add_bos_token", true},
+          {"tokenizer.ggml.add_space_prefix", false},
+      },
+      /*same_back=*/false);  // the unknown token has its type
+  EXPECT_EQ(Ids(folder, "ab  b ab\n"), (std::vector<int32_t>{265, 5, 264, 266, 4}));
+  const auto tokenizer = data::LoadTokenizer(folder);
+  for (const char* text : {" ab", "ab  b ab\n", "c  d"}) {
+    EXPECT_EQ((*tokenizer)->Decode((*tokenizer)->Encode(text)), text);
+  }
+  data::StreamingDecoder decoder(**tokenizer);
+  EXPECT_EQ(decoder.Push(266), " ab");
 }
 
 }  // namespace
