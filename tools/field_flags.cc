@@ -125,7 +125,8 @@ void FieldFlags::Add(CLI::App* command, const Option& key, const FlagForms& form
   flag->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   flag->group(key.section);
   for (const OptionAlias& alias : key.notes.aliases) {
-    AddHidden(command, alias.name, key.kind == Option::Kind::kBool);
+    CLI::Option* const other = AddHidden(command, alias.name, key.kind == Option::Kind::kBool);
+    if (other != nullptr) other->each([flag](const std::string&) { flag->required(false); });
     keys_[alias.name] = &key;
   }
 }

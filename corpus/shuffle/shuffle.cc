@@ -37,7 +37,8 @@ int64_t NumBuckets(const std::vector<std::string>& inputs) {
 }
 
 // The lines of a bucket by their keys.
-Status SortBucket(std::string_view bytes, AppendDocument append, BlockResult* result) {
+Status SortBucket(std::string_view bytes, const std::string& text_key, AppendDocument append,
+                  BlockResult* result) {
   std::vector<std::pair<LineHead, std::string_view>> lines;
   while (bytes.size() >= sizeof(LineHead)) {
     LineHead head;
@@ -52,7 +53,9 @@ Status SortBucket(std::string_view bytes, AppendDocument append, BlockResult* re
   for (const auto& [head, line] : lines) {
     Document document;
     document.number = head.number;
-    if (document.Parse(line) != nullptr) return DataLoss("a bucket has a line that is no document");
+    if (document.Parse(line, text_key) != nullptr) {
+      return DataLoss("a bucket has a line that is no document");
+    }
     append(document, &result->outputs[0]);
   }
   return OkStatus();
@@ -104,8 +107,9 @@ StatusOr<Counts> RunShuffle(const ShuffleOptions& options, const RunContext& con
   second.whole_files = true;
   second.inputs = first.outputs;
   second.outputs = whole.outputs;
-  second.work = [append = AppendFor(options.output)](const Block& block, BlockResult* result) {
-    return SortBucket(block.bytes, append, result);
+  second.work = [&options, append = AppendFor(options.output)](const Block& block,
+                                                               BlockResult* result) {
+    return SortBucket(block.bytes, options.text_key, append, result);
   };
   return RunThrough(whole, {first, second}, folder, context);
 }

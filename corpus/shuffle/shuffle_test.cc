@@ -67,6 +67,22 @@ TEST_F(ShuffleTest, IsAPermutationByTheSeed) {
   EXPECT_NE(Lines(other.output), out);
 }
 
+TEST_F(ShuffleTest, PlainTextIsThatOfTheKey) {
+  std::ofstream(Path("body.jsonl")) << R"({"body": "one two", "id": 1})"
+                                    << "\n"
+                                    << R"({"body": "three", "id": 2})"
+                                    << "\n";
+  ShuffleOptions options;
+  options.input = {Path("body.jsonl")};
+  options.output = Path("body.txt");
+  options.text_key = "body";
+  const auto counts = RunShuffle(options, {});
+  ASSERT_TRUE(counts.ok()) << Message(counts.status());
+  std::vector<std::string> lines = Lines(options.output);
+  std::ranges::sort(lines);
+  EXPECT_EQ(lines, (std::vector<std::string>{"one two", "three"}));
+}
+
 TEST_F(ShuffleTest, SplitGoesByIds) {
   auto options = With<SplitOptions>("{}.jsonl");
   options.parts = {"train=8", "test=2"};

@@ -162,11 +162,17 @@ class FormsOfFiles {
       return QuantTypeOfEntry(match.entry).has_value();
     });
     wanted_ = type.has_value() || held;
+    if (type && !held && !AnyFits(shapes, *type)) none_fits_ = type;
   }
 
   // To be called once; `build` may be used beyond this object's life, when there is nothing more.
   Status AddTo(nn::BuildContext* build) {
     if (!wanted_) return OkStatus();
+    if (none_fits_) {
+      return InvalidArgument(weights_.folder(), ": no weight can be ", QuantTypeName(*none_fits_),
+                             ", which needs rows of a multiple of ", LayoutOf(*none_fits_).columns,
+                             " numbers");
+    }
     if (!build->device.is_cpu() && !build->device.is_meta()) {
       return InvalidArgument(weights_.folder(), ": quantised weights are for the CPU, not ",
                              build->device);
@@ -187,6 +193,16 @@ class FormsOfFiles {
   const Status& status() const { return status_; }
 
  private:
+  // Of the whole model, so that all ranks say the same.
+  static bool AnyFits(Model& shapes, QuantType type) {
+    for (const auto& [name, layout] : nn::QuantizableWeights(shapes)) {
+      const nn::Parameter* const p = shapes.FindParameter(name);
+      if (p == nullptr) continue;
+      const Shape& shape = p->placement.global_shape();
+      if (CanQuantize(type, shape[layout == LinearLayout::kOutIn ? 1 : 0])) return true;
+    }
+    return false;
+  }
   int64_t BytesOf(const EntryMatch& match) const { return weights_.Find(match.entry)->nbytes; }
 
   std::shared_ptr<const nn::WeightForm> FormOf(const nn::Parameter& p, const Device& device) {
@@ -203,6 +219,7 @@ class FormsOfFiles {
   Counter* const counter_;
   std::map<std::string, int64_t> bytes_;
   bool wanted_ = false;
+  std::optional<QuantType> none_fits_;  // what is asked for, and no weight can be
   Status status_;
   const std::shared_ptr<FormsOfFiles*> self_ = std::make_shared<FormsOfFiles*>(this);
 };

@@ -34,7 +34,9 @@ StatusOr<MountedFolder> MountModel(const MountedFile& file, const std::string& n
   const auto size = std::min<int64_t>(file.size(), sizeof(begin));
   TESSERA_RETURN_IF_ERROR(file.Read(0, begin, size));
   if (!BeginsAsGguf(std::string_view(begin, static_cast<size_t>(size)))) {
-    return MountTar(file, name);
+    StatusOr<MountedFolder> tar = MountTar(file, name);
+    if (tar.ok() || !Message(tar.status()).ends_with(" no tar archive")) return tar;
+    return InvalidArgument(name, ": is neither a tar archive of a model nor a GGUF file");
   }
   TESSERA_ASSIGN_OR_RETURN(const GgufFile gguf, GgufFile::Of(file, name));
   return MountGguf(gguf);

@@ -103,6 +103,9 @@ TEST_F(CliTest, AModelComesFirstOrByName) {
   ExpectError(with({"generate", *model_, "--model", Path("other")}), 2, "--model is given twice");
   ExpectError({"forward", *model_}, 2, "--inputs is required");
   ExpectError({"eval", *model_}, 2, "--data is required");
+  const std::string text = Write("more.txt", "some text of a file, and some more of it\n");
+  EXPECT_EQ(Output({"eval", *model_, "--train_file", text, "--seq-len", "4"}),
+            Output({"eval", *model_, "--data", text, "--seq-len", "4"}));
   ExpectError({"predict", *model_}, 2, "is required");
   ExpectError({"serve", Path("none"), "--port", "0"}, 2, Path("none"));
   for (const char* command : {"eval", "predict", "forward", "serve"}) {
@@ -221,7 +224,10 @@ TEST_F(CliTest, AModelMayBeAnArchive) {
     EXPECT_EQ(Output(from_archive), Output(command)) << command[0];
   }
   ExpectError({"generate", "--prompt", "a", "--model", text}, 2,
-              "text: 9 bytes are no tar archive");
+              "text: is neither a tar archive of a model nor a GGUF file");
+  const std::string longer = Write("longer", std::string(2000, 'x'));
+  ExpectError({"generate", "--prompt", "a", "--model", longer}, 2,
+              "longer: is neither a tar archive of a model nor a GGUF file");
   const std::string zipped = Write("model.tar.gz", "\x1f\x8b" + Read(archive));
   ExpectError({"generate", "--prompt", "a", "--model", zipped}, 2,
               "model.tar.gz: is compressed (gzip); unpack it first");

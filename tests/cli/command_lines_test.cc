@@ -62,7 +62,7 @@ class CommandLinesTest : public testing::Test {
 void AddTrainersDefaults(Arguments* ours) {
   ours->insert(ours->end(), {"--weight-decay", "0", "--betas", "0.9,0.999", "--lr-schedule",
                              "linear", "--min-lr", "0", "--schedule-offset", "-1", "--join-epochs",
-                             "false", "--seed", "42"});
+                             "false", "--seed", "42", "--loss-average", "trainer"});
 }
 
 // A folder with a small model whose weights are random.
