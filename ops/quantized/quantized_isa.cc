@@ -89,9 +89,20 @@ constexpr int kMostRows = 8;
 
 constexpr int32_t ZeroOf(QuantType type) { return IsSigned(type) ? 128 : LayoutOf(type).zero; }
 
+// Loads that are put together take a third of a gather's time (Zen 4).
 TESSERA_SIMD VecI WordsAt(const uint8_t* p, int64_t stride) {
-  const VecI rows = Iota() * SetI(static_cast<int32_t>(stride));
-  return FromI(_mm512_i32gather_epi32(RawOf(rows), p, 1));
+  const auto four = [&](int64_t i) __attribute__((always_inline)) {
+    const auto word = [&](int64_t j) __attribute__((always_inline)) {
+      return static_cast<int32_t>(Word(p + (i + j) * stride));
+    };
+    __m128i words = _mm_cvtsi32_si128(word(0));
+    words = _mm_insert_epi32(words, word(1), 1);
+    words = _mm_insert_epi32(words, word(2), 2);
+    return _mm_insert_epi32(words, word(3), 3);
+  };
+  const __m256i lower = _mm256_inserti128_si256(_mm256_castsi128_si256(four(0)), four(4), 1);
+  const __m256i upper = _mm256_inserti128_si256(_mm256_castsi128_si256(four(8)), four(12), 1);
+  return FromI(_mm512_inserti64x4(_mm512_castsi256_si512(lower), upper, 1));
 }
 TESSERA_SIMD VecF HalvesOf(VecI words) {
   return {_mm512_cvtph_ps(_mm512_cvtepi32_epi16(RawOf(words)))};
@@ -542,10 +553,10 @@ using SumsOf = std::conditional_t<kType == QuantType::kInt8, VecI, VecF>;
 template <QuantType kType>
 using SumOf = std::conditional_t<kType == QuantType::kInt8, int32_t, float>;
 
-// The sums of upper and lower parts as that of whole numbers.
-TESSERA_SIMD VecI Whole(VecI upper, VecI lower) {
+// Sums of upper parts as those of whole numbers, to which the lower parts' are added.
+TESSERA_SIMD VecI Raised(VecI upper) {
   static_assert(kQuantUpper == 255);
-  return ShiftLeft<8>(upper) - upper + lower;
+  return ShiftLeft<8>(upper) - upper;
 }
 
 // Adds a panel's groups to the sums of kRows rows of x; `next`: what is fetched meanwhile, as many
@@ -607,7 +618,7 @@ TESSERA_SIMD void AddGroups(const Panel& panel, int64_t groups, const QuantizedA
         if constexpr (!kFine) {
           sum[r] = dot[r][0];
         } else {
-          dot[r][0] = Whole(dot[r][0], lower[r][0]);
+          dot[r][0] = Raised(dot[r][0]) + lower[r][0];
           const VecF x_scale = Set(x.scale[r * x_groups + g]);
           const int64_t at = (kParts * g + p) * kLanes;
           sum[r] = Fma(ToFloat(dot[r][0]), Load(panel.scales + at) * x_scale, sum[r]);
@@ -642,7 +653,6 @@ TESSERA_SIMD void AddAlong(const uint8_t* w, int64_t row_bytes, int64_t begin, i
     for (int64_t i = 0; i < kLanes; ++i) {
       const uint8_t* const row = w + i * row_bytes;
       dots[i] = SetI(0);
-      VecI lower = SetI(0);
       if constexpr (kType == QuantType::kQ4_0) {
         const auto half = [from](const int8_t* part, int64_t at) __attribute__((always_inline)) {
           return Sixteens(reinterpret_cast<const uint8_t*>(part) + from + at, kGroup);
@@ -651,20 +661,25 @@ TESSERA_SIMD void AddAlong(const uint8_t* w, int64_t row_bytes, int64_t begin, i
         const VecI first = bytes & four, second = ShiftRight<4>(bytes) & four;
         dots[i] = Dot<kType>(dots[i], first, half(x.upper, 0));
         dots[i] = Dot<kType>(dots[i], second, half(x.upper, 16));
-        lower = Dot<kType>(lower, first, half(x.lower, 0));
-        lower = Dot<kType>(lower, second, half(x.lower, 16));
+        dots[i] = Dot<kType>(Raised(dots[i]), first, half(x.lower, 0));
+        dots[i] = Dot<kType>(dots[i], second, half(x.lower, 16));
       } else {
+        VecI bytes[kVectors];
 #pragma GCC unroll 2
         for (int64_t v = 0; v < kVectors; ++v) {
           const int64_t at = v * VectorColumns(kType);
-          const VecI bytes = Bytes<kType>(row, column + at);
-          dots[i] = Dot<kType>(dots[i], bytes, VectorAt(x.upper + from + at));
-          if constexpr (kType != QuantType::kInt8) {
-            lower = Dot<kType>(lower, bytes, VectorAt(x.lower + from + at));
+          bytes[v] = Bytes<kType>(row, column + at);
+          dots[i] = Dot<kType>(dots[i], bytes[v], VectorAt(x.upper + from + at));
+        }
+        if constexpr (kType != QuantType::kInt8) {
+          dots[i] = Raised(dots[i]);
+#pragma GCC unroll 2
+          for (int64_t v = 0; v < kVectors; ++v) {
+            const int64_t at = v * VectorColumns(kType);
+            dots[i] = Dot<kType>(dots[i], bytes[v], VectorAt(x.lower + from + at));
           }
         }
       }
-      if constexpr (kType != QuantType::kInt8) dots[i] = Whole(dots[i], lower);
     }
     SumQuarters(dots);
     if constexpr (kType == QuantType::kInt8) {
@@ -715,14 +730,20 @@ TESSERA_SIMD void AddBlocksAlong(const uint8_t* w, int64_t row_bytes, int64_t be
       VecI dots[kLanes];
 #pragma GCC unroll 16
       for (int64_t i = 0; i < kLanes; ++i) {
-        VecI upper = SetI(0), lower = SetI(0);
+        dots[i] = SetI(0);
+        VecI numbers[kStep / kVector];
 #pragma GCC unroll 2
         for (int64_t v = 0; v < kStep; v += kVector) {
-          const VecI numbers = Numbers<kType>(w + i * row_bytes, from + v);
-          upper = Dot<kType>(upper, numbers, VectorAt(x.upper + (from - begin + v)));
-          lower = Dot<kType>(lower, numbers, VectorAt(x.lower + (from - begin + v)));
+          VecI& these = numbers[v / kVector];
+          these = Numbers<kType>(w + i * row_bytes, from + v);
+          dots[i] = Dot<kType>(dots[i], these, VectorAt(x.upper + (from - begin + v)));
         }
-        dots[i] = Whole(upper, lower);
+        dots[i] = Raised(dots[i]);
+#pragma GCC unroll 2
+        for (int64_t v = 0; v < kStep; v += kVector) {
+          dots[i] =
+              Dot<kType>(dots[i], numbers[v / kVector], VectorAt(x.lower + (from - begin + v)));
+        }
       }
       SumQuarters(dots);
       constexpr int64_t kOfGroup = kGroups > kQuarters ? 1 : kQuarters / kGroups;
