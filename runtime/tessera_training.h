@@ -50,10 +50,15 @@ typedef struct tsr_train_options {
   const char* tokenizer; /* a folder, or "byte"; NULL: the model's. Its files are saved too */
   int threads;           /* of its own; 0: those of the process, shared */
   uint64_t memory_limit; /* bytes of its tensors; 0: no limit */
+  /* A LoRA trains in place of the model's own weights, which may then be quantised: a JSON object
+   * as PEFT's adapter_config.json, {"r": 8, "lora_alpha": 16, "target_modules": ["q_proj",
+   * "v_proj"]}. Without target_modules, PEFT's of the model. NULL: the weights train. */
+  const char* adapter;
 } tsr_train_options;
 
-/* `model` is a folder, whose weights are trained further, or a preset ("gpt-mini"; `tessera models`
- * lists them), whose parameters are new and whose vocabulary is the tokenizer's. */
+/* `model` is a folder, an archive or a GGUF file (tsr_model_load), whose weights are trained
+ * further, or a preset ("gpt-mini"; `tessera models` lists them), whose parameters are new and
+ * whose vocabulary is the tokenizer's. */
 tsr_status* tsr_train_create(const char* model, const tsr_train_options* options,
                              tsr_trainer** out);
 
@@ -84,8 +89,9 @@ typedef struct tsr_train_info {
 /* `info->size` is set by the caller. */
 tsr_status* tsr_train_describe(tsr_trainer* trainer, tsr_train_info* info);
 
-/* Writes a folder that tsr_model_load, the `tessera` command and transformers load; one that exists
- * is replaced at once, when the new one is whole. */
+/* Writes a folder that tsr_model_load, the `tessera` command and transformers load; with an adapter
+ * PEFT's folder of it (tsr_load_options.adapters). One that exists is replaced at once, when the
+ * new one is whole. */
 tsr_status* tsr_train_save(tsr_trainer* trainer, const char* folder);
 
 /* All that training goes on from (parameters, the optimizer's state, counts, the learning rate), in

@@ -140,6 +140,9 @@ Status Save(tsr_trainer* trainer, const char* folder) {
   TESSERA_RETURN_IF_ERROR(CheckGiven(folder, "folder"));
   TESSERA_RETURN_IF_ERROR(CheckWhole(*trainer));
   const NoGrad no_grad;
+  if (trainer->adapter_config) {
+    return models::SaveAdapter(*trainer->model, *trainer->adapter_config, trainer->adapter, folder);
+  }
   return models::SaveModel(
       *trainer->model, folder, trainer->tokenizer.get(),
       {.generation_config = trainer->generation_config, .files = trainer->files});

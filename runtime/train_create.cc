@@ -8,8 +8,10 @@
 #include "base/json_text.h"
 #include "core/execution_context.h"
 #include "models/family.h"
+#include "models/hub/adapter.h"
 #include "models/hub/load_model.h"
 #include "models/open/describe_model.h"
+#include "models/open/model_folder.h"
 #include "optim/optimizer_kind.h"
 #include "runtime/border.h"
 #include "runtime/handles.h"
@@ -83,8 +85,32 @@ Status KeepFiles(const std::string& folder, tsr_trainer* trainer) {
   return OkStatus();
 }
 
+// Begins the adapter that is asked for; `base` is what it names as its model.
+Status AttachInto(tsr_trainer* trainer, const std::string& base, const char* adapter) {
+  const std::string source = Concat(kOptions, ": adapter");
+  TESSERA_ASSIGN_OR_RETURN(json keys, ObjectOf(adapter, source));
+  if (!keys.contains("peft_type")) keys["peft_type"] = "LORA";
+  TESSERA_ASSIGN_OR_RETURN(models::AdapterConfig config,
+                           models::AdapterConfig::FromJson(keys, source));
+  if (config.prefix) {
+    return InvalidArgument(source, ": a prefix is for `tessera train`; here are LoRA, rsLoRA and ",
+                           "DoRA");
+  }
+  config.base_model_name_or_path = base;
+  auto attached = models::AttachAdapter(*trainer->model, config);
+  if (!attached.ok()) {
+    return Failure(attached.status().code(), source, ": ", Message(attached.status()));
+  }
+  trainer->adapter = *std::move(attached);
+  trainer->adapter_config = std::move(config);
+  models::TrainOnly(*trainer->model, trainer->adapter);
+  return OkStatus();
+}
+
 Status LoadInto(tsr_trainer* trainer, const std::string& model, const tsr_train_options& options) {
-  TESSERA_ASSIGN_OR_RETURN(models::DescribedModel described, models::DescribeModel(model));
+  TESSERA_ASSIGN_OR_RETURN(const std::string folder,
+                           models::ModelFolderAt(model, &trainer->mounted));
+  TESSERA_ASSIGN_OR_RETURN(models::DescribedModel described, models::DescribeModel(folder));
   TESSERA_RETURN_IF_ERROR(
       described.FindTokenizer({.want = models::TokenizerChoice::Want::kIfThere,
                                .spec = options.tokenizer == nullptr ? "" : options.tokenizer}));
@@ -98,7 +124,12 @@ Status LoadInto(tsr_trainer* trainer, const std::string& model, const tsr_train_
   load.config_changes = described.changes;
   load.ignore_mismatched_sizes = options.new_head != 0;
   load.warn = LogWarning;
+  load.map_weights = options.adapter != nullptr;  // what does not train need not be copied
   TESSERA_ASSIGN_OR_RETURN(trainer->model, models::LoadModel(described.folder, load));
+  TESSERA_RETURN_IF_ERROR(
+      options.adapter == nullptr
+          ? models::CheckWeightsTrain(*trainer->model, model, "tsr_train_options: adapter")
+          : AttachInto(trainer, model, options.adapter));
   if (described.preset == nullptr) TESSERA_RETURN_IF_ERROR(KeepFiles(described.folder, trainer));
   for (const nn::Parameter* parameter : trainer->model->Parameters()) {
     if (parameter->tied_to == nullptr) trainer->parameters += parameter->tensor.numel();
@@ -114,6 +145,7 @@ Status MakeEngine(tsr_trainer* trainer, const tsr_train_options& options) {
   engine.weight_decay = options.weight_decay;
   engine.max_grad_norm = options.max_grad_norm;
   engine.skip_non_finite = true;
+  engine.store.frozen_in_checkpoints = !trainer->adapter_config;  // the model's file has the rest
   trainer->scales_loss =
       engine.products == DType::kFloat16 || trainer->model->build().dtype == DType::kFloat16;
   if (trainer->scales_loss) engine.loss_scaling = optim::GradScalerOptions();

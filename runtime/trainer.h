@@ -11,9 +11,11 @@
 #include <utility>
 #include <vector>
 
+#include "base/mounted_folder.h"
 #include "core/allocator.h"
 #include "core/thread_pool.h"
 #include "data/tokenizer/tokenizer.h"
+#include "models/hub/adapter.h"
 #include "models/model.h"
 #include "nlohmann/json.hpp"
 #include "runtime/tessera_training.h"
@@ -26,7 +28,12 @@ struct tsr_trainer {
   std::unique_ptr<tessera::Allocator> memory;    // nullptr: the process's
   std::atomic<bool> cancelled = false;
 
+  // Of a model that is a file: what it is read as.
+  std::optional<tessera::MountedFolder> mounted;
   std::unique_ptr<tessera::models::Model> model;
+  // What trains instead of the model's weights; of `model`.
+  std::optional<tessera::models::AdapterConfig> adapter_config;
+  tessera::models::AttachedAdapter adapter;
   std::unique_ptr<const tessera::data::Tokenizer> tokenizer;  // nullptr: it has none
   nlohmann::json generation_config;                           // the folder's; null: it has none
   std::vector<std::pair<std::string, std::string>> files;     // of the folder, by name

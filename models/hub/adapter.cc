@@ -199,6 +199,15 @@ Status CheckHasNumbers(Model& model, const std::string& name) {
 
 }  // namespace
 
+Status CheckWeightsTrain(Model& model, const std::string& where, const std::string& how) {
+  for (const nn::Parameter* p : model.Parameters()) {
+    if (nn::IsDense(*p)) continue;
+    return InvalidArgument(where, ": '", p->name,
+                           "' is quantised and cannot train; train an adapter (", how, ")");
+  }
+  return OkStatus();
+}
+
 StatusOr<AttachedAdapter> AttachAdapter(Model& model, const AdapterConfig& config, int adapter,
                                         const WithElements& with_elements) {
   TESSERA_ASSIGN_OR_RETURN(const auto whole, WholeShape(model));

@@ -54,6 +54,10 @@ using WithElements = std::function<void(const std::vector<nn::Parameter*>& param
 StatusOr<AttachedAdapter> AttachAdapter(Model& model, const AdapterConfig& config, int adapter = 0,
                                         const WithElements& with_elements = nullptr);
 
+// InvalidArgument for a model with quantised weights, which do not train: "`where`: ... is
+// quantised and cannot train; train an adapter (`how`)".
+Status CheckWeightsTrain(Model& model, const std::string& where, const std::string& how);
+
 // Every other parameter stops to train.
 void TrainOnly(Model& model, const AttachedAdapter& adapter);
 

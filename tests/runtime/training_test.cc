@@ -2,18 +2,25 @@
 // tsr_train_*: the bits of the engine, what it writes, and calls that cannot be.
 #include <atomic>
 #include <cmath>
+#include <filesystem>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "base/file.h"
+#include "base/json_text.h"
+#include "base/mounted_folder.h"
 #include "dist/mesh/mesh.h"
 #include "gtest/gtest.h"
+#include "models/hub/convert_model.h"
+#include "models/hub/gguf/convert_gguf.h"
 #include "models/hub/load_model.h"
 #include "models/model_keys.h"
+#include "models/open/model_folder.h"
 #include "optim/optimizer_kind.h"
 #include "runtime/tessera_training.h"
 #include "tests/inference/small_models.h"
@@ -241,6 +248,77 @@ TEST(TrainingTest, GivesAnEncoderANewHead) {
   const double first = Step(trainer.get(), batch);
   for (int i = 0; i < 10; ++i) Step(trainer.get(), batch);
   EXPECT_LT(LossOf(trainer.get(), batch), first);
+}
+
+// Beside the weights of the very file that is run: a GGUF file of blocks.
+TEST(TrainingTest, AnAdapterTrainsOnAGgufFile) {
+  const std::string quantised = testing::TempDir() + "/quantised";
+  const std::string file = testing::TempDir() + "/adapted.gguf";
+  std::filesystem::remove_all(quantised);
+  ASSERT_TRUE(
+      models::ConvertModel(SmallModelFolder("gpt2"), quantised, {.quantize = QuantType::kQ8_0})
+          .ok());
+  const Status written = models::ConvertToGguf(quantised, file);
+  ASSERT_TRUE(written.ok()) << Message(written);
+  tsr_train_options options = Options();
+  options.adapter = R"({"r": 4, "lora_alpha": 8, "target_modules": ["c_attn", "c_fc"]})";
+  const std::string saved = testing::TempDir() + "/adapter";
+  double after = 0;
+  {
+    const TrainerHandle trainer = Trainer(file, options);
+    const double before = LossOf(trainer.get(), GptBatch(1));
+    for (int i = 0; i < 20; ++i) Step(trainer.get(), GptBatch(1));
+    after = LossOf(trainer.get(), GptBatch(1));
+    EXPECT_LT(after, before - 0.1);
+    ASSERT_EQ(CodeOf(tsr_train_save(trainer.get(), saved.c_str())), TSR_OK);
+    // A checkpoint goes on with the same bits.
+    const std::string checkpoint = testing::TempDir() + "/adapter_checkpoint";
+    std::filesystem::remove_all(checkpoint);
+    ASSERT_EQ(CodeOf(tsr_train_save_checkpoint(trainer.get(), checkpoint.c_str())), TSR_OK);
+    Step(trainer.get(), GptBatch(2));
+    const TrainerHandle again = Trainer(file, options);
+    ASSERT_EQ(CodeOf(tsr_train_load_checkpoint(again.get(), checkpoint.c_str())), TSR_OK);
+    EXPECT_EQ(LossOf(again.get(), GptBatch(1)), after);
+    Step(again.get(), GptBatch(2));
+    EXPECT_EQ(LossOf(again.get(), GptBatch(3)), LossOf(trainer.get(), GptBatch(3)));
+  }
+  const auto config = ReadJsonFile(saved + "/adapter_config.json");
+  ASSERT_TRUE(config.ok());
+  EXPECT_EQ((*config)["base_model_name_or_path"], file);
+  EXPECT_FALSE(PathExists(saved + "/model.safetensors"));
+  std::optional<MountedFolder> mounted;
+  const auto folder = models::ModelFolderAt(file, &mounted);
+  const auto model = models::LoadModel(*folder, {.require_weights = true, .adapters = {saved}});
+  ASSERT_TRUE(model.ok()) << Message(model.status());
+  EXPECT_EQ((*model)->Run(GptBatch(1), {.keep_logits = false}).at(keys::kLoss).Item(), after);
+  const char* const adapters[] = {saved.c_str()};
+  tsr_load_options load = {};
+  load.size = sizeof(load);
+  load.adapters = adapters;
+  load.num_adapters = 1;
+  EXPECT_FALSE(GenerateWith(ContextOf(LoadHandle(file, &load)).get(), {5, 8}).ids.empty());
+  // Without an adapter such weights do not train.
+  tsr_trainer* none = nullptr;
+  std::string message;
+  options.adapter = nullptr;
+  EXPECT_EQ(CodeOf(tsr_train_create(file.c_str(), &options, &none), &message),
+            TSR_INVALID_ARGUMENT);
+  EXPECT_NE(message.find("is quantised and cannot train; train an adapter (tsr_train_options: "
+                         "adapter)"),
+            std::string::npos)
+      << message;
+  for (const auto& [adapter, says] : std::vector<std::pair<const char*, const char*>>{
+           {"[]", "tsr_train_options: adapter: not a JSON object"},
+           {R"({"r": 0})", "tsr_train_options: adapter"},
+           {R"({"target_modules": ["nothing"]})", "name no linear layer of this model"},
+           {R"({"init_lora_weights": "pissa"})", "'init_lora_weights' is \"pissa\""},
+           {R"({"peft_type": "PREFIX_TUNING", "num_virtual_tokens": 3})", "a prefix is for"}}) {
+    options.adapter = adapter;
+    EXPECT_EQ(CodeOf(tsr_train_create(file.c_str(), &options, &none), &message),
+              TSR_INVALID_ARGUMENT)
+        << adapter;
+    EXPECT_NE(message.find(says), std::string::npos) << message;
+  }
 }
 
 TEST(TrainingTest, AnUpdateThatIsNotFiniteIsLeftOut) {

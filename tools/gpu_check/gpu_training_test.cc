@@ -192,7 +192,7 @@ TEST_F(GpuTrainingTest, StepsOfOtherShapesAndDeterministicSumsRunAsTheyAre) {
   const auto run = [&](int64_t n, double value, uint64_t step) {
     const StepOutputs outputs =
         captured.Run({.batches = {models::Bundle{{kX, Full({n}, value, DType::kFloat32)}}},
-                      .share = Full({}, 1.0, DType::kFloat64, Device::Cuda(0)),
+                      .shares = Full({1}, 1.0, DType::kFloat64, Device::Cuda(0)),
                       .number = step});
     EXPECT_EQ(outputs.losses[0].Item(), static_cast<double>(n) * value * value) << step;
     EXPECT_EQ(outputs.grad_norm.Item(), static_cast<double>(n) * value) << step;

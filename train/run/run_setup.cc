@@ -202,16 +202,6 @@ Status OpenTheData(Plan* plan) {
                                *setup.tokenizer, *plan->shape, &setup.data.objective);
 }
 
-// What is quantised does not train.
-Status CheckDense(const RunConfig& config, models::Model& model) {
-  for (const nn::Parameter* p : model.Parameters()) {
-    if (nn::IsDense(*p)) continue;
-    return InvalidArgument(config.model, ": '", p->name,
-                           "' is quantised and cannot train; train an adapter (--adapter lora)");
-  }
-  return OkStatus();
-}
-
 StatusOr<std::unique_ptr<models::Model>> LoadPart(const nn::BuildContext& build, Plan* plan) {
   const RunConfig& config = plan->setup.config;
   models::LoadOptions load;
@@ -227,7 +217,7 @@ StatusOr<std::unique_ptr<models::Model>> LoadPart(const nn::BuildContext& build,
   TESSERA_ASSIGN_OR_RETURN(auto model, models::LoadModel(plan->base.folder, load));
   if (plan->evaluation) return model;
   if (config.adapter.empty()) {
-    TESSERA_RETURN_IF_ERROR(CheckDense(config, *model));
+    TESSERA_RETURN_IF_ERROR(models::CheckWeightsTrain(*model, config.model, "--adapter lora"));
     return model;
   }
   TESSERA_ASSIGN_OR_RETURN(const models::AdapterConfig adapter,
