@@ -77,6 +77,7 @@ ReplicatedEmbedding::ReplicatedEmbedding(const EmbeddingConfig& config, const Sc
     : Module(scope),
       config_(config),
       weight_(AddParameter("weight", Placement::Whole({config.rows, config.width}), config.init)) {
+  TESSERA_CHECK(config.scale == 1, "embedding", path(), ": a scale is of VocabParallelEmbedding");
   weight_.table = true;
 }
 

@@ -19,6 +19,7 @@ LayerNorm::LayerNorm(const NormConfig& config, const Scope& scope)
     : Norm(scope),
       config_(config),
       weight_(AddParameter("weight", Placement::Whole({config.width}), Init::Ones())) {
+  TESSERA_CHECK(!config.zero_centered, "norm", path(), ": a weight less 1 is of RmsNorm");
   weight_.gradient_group = PartialGradients(config, build());
   if (!config.bias) return;
   bias_ = &AddParameter("bias", Placement::Whole({config.width}), Init::Zeros());

@@ -107,8 +107,8 @@ StatusOr<Counts> RunShuffle(const ShuffleOptions& options, const RunContext& con
   second.whole_files = true;
   second.inputs = first.outputs;
   second.outputs = whole.outputs;
-  second.work = [&options, append = AppendFor(options.output)](const Block& block,
-                                                               BlockResult* result) {
+  const AppendDocument append = AppendFor(options.output);
+  second.work = [&](const Block& block, BlockResult* result) {
     return SortBucket(block.bytes, options.text_key, append, result);
   };
   return RunThrough(whole, {first, second}, folder, context);

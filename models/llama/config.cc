@@ -94,9 +94,9 @@ std::optional<std::vector<bool>> SlidingLayers(const json& json, size_t layers,
   return slides;
 }
 
-// Llama has none, Mistral one for all layers. Qwen's and Gemma's is of the layers that
-// `layer_types` names; else of those from `max_window_layers` on (Qwen), or of all but every
-// `sliding_window_pattern`-th (Gemma).
+// Llama has no window. Mistral has one for all layers. Qwen and Gemma have one for the layers that
+// `layer_types` names. Without that key Qwen's layers have it from number `max_window_layers` on,
+// and Gemma's all but each `sliding_window_pattern`-th.
 void ReadWindows(const json& json, const std::string& type, ConfigReader* reader, LlamaConfig* c) {
   const auto layers = static_cast<size_t>(std::clamp<int64_t>(c->num_hidden_layers, 0, 10000));
   c->windows.assign(layers, 0);

@@ -271,7 +271,7 @@ TEST(TrainingTest, AnAdapterTrainsOnAGgufFile) {
     after = LossOf(trainer.get(), GptBatch(1));
     EXPECT_LT(after, before - 0.1);
     ASSERT_EQ(CodeOf(tsr_train_save(trainer.get(), saved.c_str())), TSR_OK);
-    // A checkpoint goes on with the same bits.
+    // A trainer that loads the checkpoint computes the same bits.
     const std::string checkpoint = testing::TempDir() + "/adapter_checkpoint";
     std::filesystem::remove_all(checkpoint);
     ASSERT_EQ(CodeOf(tsr_train_save_checkpoint(trainer.get(), checkpoint.c_str())), TSR_OK);

@@ -33,7 +33,7 @@ std::string FiveDigits(int64_t number) {
   return std::string(digits.size() < 5 ? 5 - digits.size() : 0, '0') + digits;
 }
 
-// "m" of "m-00002-of-00003.gguf"; nullopt: the name is not that of such a part.
+// "m" of "m-00002-of-00003.gguf"; nullopt for a name of another form.
 std::optional<std::string> NameBeforeNumber(const std::string& path, int64_t parts) {
   const std::string end = Concat("-of-", FiveDigits(parts), ".gguf");
   const size_t number = end.size() + FiveDigits(parts).size();

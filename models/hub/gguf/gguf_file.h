@@ -38,12 +38,13 @@ bool IsGgufFile(const std::string& path);
 
 class GgufFile {
  public:
-  // Of any part: opens all, of which one that is missing or of another file is refused by name.
+  // Opens all parts of a model, given the path of one of them. A part that is missing, or belongs
+  // to another model, is refused by its name.
   static StatusOr<GgufFile> Open(const std::string& path);
   // One that is read elsewhere, and in one part; `name` is what messages call it.
   static StatusOr<GgufFile> Of(const MountedFile& bytes, const std::string& name);
 
-  // Of the first part, as everything that follows is.
+  // That of the first part, which also has the metadata.
   const std::string& path() const { return path_; }
   // In memory, one for each part.
   const std::vector<MountedFile>& parts() const { return parts_; }
