@@ -49,6 +49,7 @@ Tensor AddNoise(const Tensor& h_BTC, const RandomKey& key, double alpha) {
   return Add(h_BTC, CopyTo(Cast(noise, h_BTC.dtype()), h_BTC.device()));
 }
 
+// By way of float32, in which transformers holds its scale.
 double RoundedTo(DType dtype, double value) {
   return DispatchFloat(dtype, "embedding", [&](auto zero) {
     return static_cast<double>(decltype(zero)(static_cast<float>(value)));

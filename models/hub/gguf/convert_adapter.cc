@@ -43,12 +43,19 @@ Status ConvertAdapterToGguf(const std::string& folder, const std::string& base,
   // The one alpha of the file, by which llama.cpp scales as alpha / rank; what other layers have is
   // in their second matrix.
   const auto& first = adapter.terms().begin()->second.config;
-  const double alpha = first.scale * static_cast<double>(first.rank);
+  const auto rank = static_cast<double>(first.rank);
+  // llama.cpp takes an alpha of 0 for none.
+  const double alpha = first.scale == 0 ? rank : first.scale * rank;
   std::vector<GgufTensor> tensors;
   std::vector<Tensor> values;
   for (const auto& [layer, term] : adapter.terms()) {
     const nn::Parameter* const weight = model->FindParameter(layer + ".weight");
     if (weight == nullptr) return Internal("'", layer, "' has no weight");
+    if (weight->tied_to != nullptr) {
+      return InvalidArgument(folder, ": changes '", layer, "', whose weight is that of '",
+                             weight->tied_to->name,
+                             "': a GGUF file has no tensor of its own for it");
+    }
     TESSERA_ASSIGN_OR_RETURN(const GgufPlace place, PlaceOf(*names, *weight));
     const auto read = [&](const char* matrix) -> StatusOr<Tensor> {
       TESSERA_ASSIGN_OR_RETURN(const Tensor t, adapter.Read(Concat(layer, matrix)));

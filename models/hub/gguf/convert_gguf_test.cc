@@ -241,9 +241,10 @@ TEST_F(GgufTest, ScalingOfPositions) {
 
 // llama.cpp multiplies by W + alpha / rank B A: that is the merged model's matrix, in every layer's
 // own rank, scale and order of rows.
-TEST_F(GgufTest, AnAdapterIsTheFilesOwn) {
-  json config = SmallLlama();
-  const std::string base = Saved("base", config);
+class AdapterTest : public GgufTest, public testing::WithParamInterface<double> {};
+
+TEST_P(AdapterTest, IsTheFilesOwn) {
+  const std::string base = Saved("base", SmallLlama());
   Rewrite(base, [](Tensors& tensors) {
     for (auto& [name, t] : tensors) t = CastCopy(t, DType::kFloat32);
   });
@@ -252,7 +253,7 @@ TEST_F(GgufTest, AnAdapterIsTheFilesOwn) {
   ASSERT_TRUE(WriteFileAtomically(adapter + "/adapter_config.json",
                                   json{{"peft_type", "LORA"},
                                        {"r", 4},
-                                       {"lora_alpha", 6},
+                                       {"lora_alpha", GetParam()},
                                        {"target_modules", {"q_proj", "k_proj", "up_proj"}},
                                        {"rank_pattern", {{"up_proj", 3}}},
                                        {"alpha_pattern", {{"k_proj", 10}}}}
@@ -271,15 +272,7 @@ TEST_F(GgufTest, AnAdapterIsTheFilesOwn) {
           CastCopy(RandomTensor({out, rank}, seed + 1), DType::kFloat32);
     }
   }
-  std::vector<NamedTensorView> views;
-  for (const auto& [name, t] : matrices) {
-    views.push_back({name,
-                     {t.dtype(),
-                      {t.shape().begin(), t.shape().end()},
-                      static_cast<const std::byte*>(t.raw_data()),
-                      t.nbytes()}});
-  }
-  ASSERT_TRUE(WriteSafetensors(adapter + "/adapter_model.safetensors", views).ok());
+  WriteTensors(matrices, adapter + "/adapter_model.safetensors");
 
   const Status status = ConvertAdapterToGguf(adapter, base, Path("lora.gguf"));
   ASSERT_TRUE(status.ok()) << Message(status);
@@ -290,6 +283,7 @@ TEST_F(GgufTest, AnAdapterIsTheFilesOwn) {
                  merged = Opened(Path("merged.gguf"));
   double alpha = 0;
   ASSERT_TRUE(lora.Read("adapter.lora.alpha", &alpha).ok());
+  EXPECT_NE(alpha, 0) << "llama.cpp takes 0 for none";
   EXPECT_EQ(lora.tensors().size(), matrices.size());
   for (const GgufTensor& a : lora.tensors()) {
     if (!a.name.ends_with(".lora_a")) continue;
@@ -307,6 +301,24 @@ TEST_F(GgufTest, AnAdapterIsTheFilesOwn) {
       EXPECT_NEAR(after[i], before[i] + alpha / static_cast<double>(rank) * sum, 0.02) << name;
     }
   }
+}
+
+INSTANTIATE_TEST_SUITE_P(Alphas, AdapterTest, testing::Values(6.0, 0.0));
+
+TEST_F(GgufTest, AnAdapterOfATiedHeadIsRefused) {
+  const std::string base = Saved("base", SmallQwen());
+  const std::string adapter = Path("adapter");
+  std::filesystem::create_directories(adapter);
+  Write("adapter/adapter_config.json",
+        R"({"peft_type": "LORA", "r": 2, "target_modules": ["lm_head"]})");
+  WriteTensors({{"base_model.model.lm_head.lora_A.weight", Full({2, 64}, 1.0)},
+                {"base_model.model.lm_head.lora_B.weight", Full({300, 2}, 1.0)}},
+               adapter + "/adapter_model.safetensors");
+  EXPECT_EQ(Refusal(ConvertAdapterToGguf(adapter, base, Path("x.gguf"))),
+            adapter +
+                ": changes 'lm_head', whose weight is that of 'model.embed_tokens.weight': a "
+                "GGUF file has no tensor of its own for it");
+  EXPECT_FALSE(PathExists(Path("x.gguf")));
 }
 
 // Norms are a file's less 1; layers with and without a window have positions of their own.

@@ -118,6 +118,9 @@ class GgufTest : public testing::Test {
       }
     }
     change(tensors);
+    WriteTensors(tensors, folder + "/model.safetensors");
+  }
+  static void WriteTensors(const Tensors& tensors, const std::string& path) {
     std::vector<NamedTensorView> views;
     for (const auto& [name, t] : tensors) {
       views.push_back({name,
@@ -126,7 +129,7 @@ class GgufTest : public testing::Test {
                         static_cast<const std::byte*>(t.raw_data()),
                         t.nbytes()}});
     }
-    ASSERT_TRUE(WriteSafetensors(folder + "/model.safetensors", views).ok());
+    ASSERT_TRUE(WriteSafetensors(path, views).ok());
   }
   // Its matrices but positions as blocks.
   static void QuantizeFolder(const std::string& folder, QuantType type) {

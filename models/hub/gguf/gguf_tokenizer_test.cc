@@ -50,6 +50,17 @@ class TokenizerTest : public GgufTest {
     EXPECT_TRUE(tokenizer.ok()) << Message(tokenizer.status());
     return (*tokenizer)->Encode(text);
   }
+  // All bytes, and a few pieces.
+  static void AddPieces(std::vector<std::string>* tokens, std::vector<int32_t>* types) {
+    for (int byte = 0; byte < 256; ++byte) {
+      char text[8];
+      std::snprintf(text, sizeof(text), "<0x%02X>", byte);
+      tokens->emplace_back(text);
+      types->push_back(6);
+    }
+    for (const char* piece : {"\u2581", "a", "b", "ab", "\u2581ab"}) tokens->emplace_back(piece);
+    types->resize(tokens->size(), 1);
+  }
   // With unused ones behind these.
   static void Fill(std::vector<std::string>* tokens, std::vector<int32_t>* types) {
     types->resize(tokens->size(), 1);
@@ -160,14 +171,7 @@ TEST_F(TokenizerTest, SmolLM) {
 TEST_F(TokenizerTest, SentencePiece) {
   std::vector<std::string> tokens = {"<unk>", "<s>", "</s>"};
   std::vector<int32_t> types = {2, 3, 3};
-  for (int byte = 0; byte < 256; ++byte) {
-    char text[8];
-    std::snprintf(text, sizeof(text), "<0x%02X>", byte);
-    tokens.emplace_back(text);
-    types.push_back(6);
-  }
-  for (const char* piece : {"\u2581", "a", "b", "ab", "\u2581ab"}) tokens.emplace_back(piece);
-  types.resize(tokens.size(), 1);
+  AddPieces(&tokens, &types);
   tokens.emplace_back("<|im_start|>");
   types.push_back(3);
   std::vector<float> scores(tokens.size(), 0);
@@ -205,14 +209,7 @@ TEST_F(TokenizerTest, SentencePiece) {
 TEST_F(TokenizerTest, SentencePieceOfGemma) {
   std::vector<std::string> tokens = {"<pad>", "<eos>", "<bos>", "<unk>", "\n", "  "};
   std::vector<int32_t> types = {3, 3, 3, 3, 4, 4};
-  for (int byte = 0; byte < 256; ++byte) {
-    char text[8];
-    std::snprintf(text, sizeof(text), "<0x%02X>", byte);
-    tokens.emplace_back(text);
-    types.push_back(6);
-  }
-  for (const char* piece : {"\u2581", "a", "b", "ab", "\u2581ab"}) tokens.emplace_back(piece);
-  types.resize(tokens.size(), 1);
+  AddPieces(&tokens, &types);
   std::vector<float> scores(tokens.size(), 0);
   for (size_t i = 262; i < scores.size(); ++i) scores[i] = -static_cast<float>(300 - i);
   Fill(&tokens, &types);
