@@ -3,7 +3,8 @@
 
     pip install torch safetensors numpy llama-cpp-python
     bazel build -c opt //tools:tessera
-    python tests/parity/beside_llama_cpp.py MODEL.gguf TEXT [--threads 1] [--tessera BINARY]
+    python tests/parity/beside_llama_cpp.py MODEL.gguf TEXT [--threads 1] [--only rates]
+                                            [--tessera BINARY]
 
 TEXT is a file of English, of which 32 pieces are taken. Printed are the KL divergences of either
 program's distributions from those of the dequantised weights in float32, which the program gives
@@ -22,7 +23,8 @@ import torch
 from llama_cpp import Llama
 from safetensors.torch import load_file, save_file
 
-TOKENS = 64
+TOKENS = 64  # of a text whose logits are compared
+NEW_TOKENS = 192  # that rates of generation are of
 PROMPTS = ["The capital of France is", "Once upon a time", "Water boils at", "In 1969, the first",
            "def fibonacci(n):", "The best way to learn", "Dear Sir or Madam,",
            "A recipe for pancakes:", "The meaning of life", "My favourite book is",
@@ -37,6 +39,7 @@ def arguments():
     parser.add_argument("model")
     parser.add_argument("text")
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--only", choices=["logits", "texts", "rates"])
     parser.add_argument("--tessera", default="bazel-bin/tools/tessera")
     return parser.parse_args()
 
@@ -116,14 +119,14 @@ def compare_rates(args, llama, rounds=5):
     def theirs():
         llama.reset()
         first = seconds(lambda: llama.eval(prompt))
-        rest = seconds(lambda: [llama.eval([llama.sample(temp=0.0)]) for _ in range(TOKENS)])
-        return len(prompt) / first, TOKENS / rest
+        rest = seconds(lambda: [llama.eval([llama.sample(temp=0.0)]) for _ in range(NEW_TOKENS)])
+        return len(prompt) / first, NEW_TOKENS / rest
 
     def ours():  # the program's start is taken away
         start = seconds(lambda: generate(args, prompt[:1], 1))
         first = seconds(lambda: generate(args, prompt, 1))
-        rest = seconds(lambda: generate(args, prompt, TOKENS + 1, least=TOKENS + 1))
-        return (len(prompt) - 1) / (first - start), TOKENS / (rest - first)
+        rest = seconds(lambda: generate(args, prompt, NEW_TOKENS + 1, least=NEW_TOKENS + 1))
+        return (len(prompt) - 1) / (first - start), NEW_TOKENS / (rest - first)
 
     theirs(), ours()
     rates = [(theirs(), ours()) for _ in range(rounds)]
@@ -134,17 +137,21 @@ def compare_rates(args, llama, rounds=5):
 
 def main():
     args = arguments()
-    llama = Llama(args.model, n_ctx=1024, n_threads=args.threads, n_threads_batch=args.threads,
-                  logits_all=True, verbose=False)
-    with tempfile.TemporaryDirectory() as work:
-        blocks, dense = os.path.join(work, "blocks"), os.path.join(work, "dense")
-        run(args, "convert", args.model, blocks)
-        run(args, "convert", blocks, dense, "--dtype", "float32")
-        compare_logits(args, llama, dense)
-    compare_texts(args, llama)
-    plain = Llama(args.model, n_ctx=1024, n_threads=args.threads, n_threads_batch=args.threads,
-                  verbose=False)
-    compare_rates(args, plain)
+
+    def llama(all_logits):
+        return Llama(args.model, n_ctx=1024, n_threads=args.threads, n_threads_batch=args.threads,
+                     logits_all=all_logits, verbose=False)
+
+    if args.only in (None, "logits"):
+        with tempfile.TemporaryDirectory() as work:
+            blocks, dense = os.path.join(work, "blocks"), os.path.join(work, "dense")
+            run(args, "convert", args.model, blocks)
+            run(args, "convert", blocks, dense, "--dtype", "float32")
+            compare_logits(args, llama(True), dense)
+    if args.only in (None, "texts"):
+        compare_texts(args, llama(True))
+    if args.only in (None, "rates"):
+        compare_rates(args, llama(False))
 
 
 if __name__ == "__main__":
