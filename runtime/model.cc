@@ -167,6 +167,7 @@ Status DescribeTo(const tsr_model* model, tsr_model_info* out) {
   info.parameters = model->parameters;
   info.max_positions = model->model->max_positions();
   info.hidden_size = model->model->hidden_size();
+  if (model->encoder.ok()) info.embedding_size = model->encoder->size(*model->model);
   info.labels = std::ssize(model->labels);
   info.generates = models::Generates(*model->model) ? 1 : 0;
   info.has_tokenizer = model->tokenizer != nullptr ? 1 : 0;

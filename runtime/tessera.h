@@ -208,11 +208,12 @@ typedef struct tsr_model_info {
   int64_t parameters;       /* numbers in it, tied ones once */
   int64_t vocab_size;       /* 0: no tokens */
   int64_t max_positions;    /* 0: no limit */
-  int64_t hidden_size;      /* numbers in an embedding; 0: it gives none */
+  int64_t hidden_size;      /* numbers in a token's vector; 0: it gives none */
   int64_t labels;           /* of a classifier, else 0 */
   int generates;            /* whether tsr_generate works */
   int has_tokenizer;
   int64_t image_channels, image_height, image_width; /* what tsr_pixel_values gives; else 0 */
+  int64_t embedding_size; /* numbers of TSR_POOLING_OF_MODEL; 0: the folder's is not supported */
 } tsr_model_info;
 /* `info->size` is set by the caller. */
 tsr_status* tsr_model_describe(const tsr_model* model, tsr_model_info* info);
@@ -291,18 +292,30 @@ enum {
   TSR_POOLING_FIRST = 1,
   TSR_POOLING_LAST = 2,
   TSR_POOLING_POOLER = 3,
-  TSR_POOLING_OF_MODEL = 4 /* as the folder's 1_Pooling/config.json says; else the mean */
+  TSR_POOLING_OF_MODEL = 4 /* as sentence-transformers' modules.json says; else the mean */
 };
 typedef struct tsr_embed_options {
   size_t size;
   int pooling;
-  int normalise; /* 1: divided by its Euclidean length */
+  int normalise;      /* 1: divided by its Euclidean length */
+  const char* prompt; /* tsr_embed_text: put before the text; NULL: the folder's default prompt */
+  int64_t max_tokens; /* tsr_embed_text: a longer text is cut; 0: as the folder says */
 } tsr_embed_options;
 
-/* The vector of one text: `capacity` numbers, tsr_model_info.hidden_size of them. Of an encoder
- * beside a decoder, the encoder's. */
+/* The vector of one text: `capacity` numbers, tsr_model_info.hidden_size of them, or its
+ * embedding_size for TSR_POOLING_OF_MODEL. Of an encoder beside a decoder, the encoder's. */
 tsr_status* tsr_embed(tsr_context* context, const int64_t* ids, size_t n,
                       const tsr_embed_options* options, float* out, size_t capacity);
+/* The same of a text, as `tessera embed` has it: with the folder's prompt, and cut where the folder
+ * says. Without options, TSR_POOLING_OF_MODEL. */
+tsr_status* tsr_embed_text(tsr_context* context, const char* text, size_t length,
+                           const tsr_embed_options* options, float* out, size_t capacity);
+
+/* How relevant each of `n` documents is for a query, by a classifier with one label (a
+ * cross-encoder): what `tessera rerank` prints. `lengths` are those of the documents, in bytes. */
+tsr_status* tsr_rerank(tsr_context* context, const char* query, size_t query_length,
+                       const char* const* documents, const size_t* lengths, size_t n,
+                       double* scores);
 
 enum { TSR_SAMPLING_DEFAULT = 0, TSR_SAMPLING_OFF = 1, TSR_SAMPLING_ON = 2 };
 /* Members that are 0 or NULL are as the model's generation_config.json has them, else as the

@@ -30,7 +30,7 @@
 #include "data/tokenizer/tokenizer.h"
 #include "models/generation/generation_config.h"
 #include "models/model.h"
-#include "models/open/embed.h"
+#include "models/open/text_encoder.h"
 #include "models/text_format.h"
 #include "net/http/http_server.h"
 #include "nlohmann/json.hpp"
@@ -51,8 +51,8 @@ struct ServedModel {
   const models::Conversation* conversation = nullptr;  // its family's
   bool generates = true;                               // models::Generates
   models::GenerationConfig defaults = {};
-  std::vector<std::string> adapters = {};                      // their names, number 0, 1, ...
-  StatusOr<models::Pooling> pooling = models::Pooling::kMean;  // of embeddings
+  std::vector<std::string> adapters = {};                         // their names, number 0, 1, ...
+  StatusOr<models::TextEncoder> encoder = models::TextEncoder();  // of embeddings and scores
 };
 
 struct ServiceOptions {

@@ -53,6 +53,8 @@ constexpr Command kCommands[] = {
     {"serve", AddServeCommand},
     {"eval", AddEvalCommand},
     {"predict", AddPredictCommand},
+    {"embed", AddEmbedCommand},
+    {"rerank", AddRerankCommand},
     {"explain", AddExplainCommand},
     {"models", AddModelsCommand},
     {"forward", AddForwardCommand},

@@ -128,7 +128,7 @@ Status RunServe(ServeFlags flags) {
                                .generates = models::Generates(*opened.model),
                                .defaults = opened.generation,
                                .adapters = names,
-                               .pooling = opened.pooling};
+                               .encoder = opened.encoder};
   serve::ServiceOptions service = {.api_keys = keys};
   service.queue.slots = flags.slots;
   service.queue.max_waiting = flags.max_waiting;

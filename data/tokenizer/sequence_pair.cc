@@ -7,9 +7,16 @@
 namespace tessera::data {
 namespace {
 
+void Cut(size_t size, bool begin, std::vector<int32_t>* ids) {
+  if (ids->size() <= size) return;
+  if (begin) ids->erase(ids->begin(), ids->end() - static_cast<std::ptrdiff_t>(size));
+  ids->resize(size);
+}
+
 // Cuts the longer of the two until both fit into `room`; of an odd token in equal halves the second
 // keeps it, unless the first was the longer.
-void TruncateLongestFirst(size_t room, std::vector<int32_t>* first, std::vector<int32_t>* second) {
+void TruncateLongestFirst(size_t room, bool begin, std::vector<int32_t>* first,
+                          std::vector<int32_t>* second) {
   if (first->size() + second->size() <= room) return;
   const bool first_longer = first->size() > second->size();
   size_t shorter = std::min(first->size(), second->size());
@@ -18,8 +25,8 @@ void TruncateLongestFirst(size_t room, std::vector<int32_t>* first, std::vector<
     shorter = room / 2;
     longer = shorter + room % 2;
   }
-  first->resize(std::min(first->size(), first_longer ? longer : shorter));
-  second->resize(std::min(second->size(), first_longer ? shorter : longer));
+  Cut(first_longer ? longer : shorter, begin, first);
+  Cut(first_longer ? shorter : longer, begin, second);
 }
 
 StatusOr<const RowTemplate*> TemplateOf(const Tokenizer& tokenizer, bool pair) {
@@ -45,9 +52,9 @@ StatusOr<EncodedRow> BuildRow(const Tokenizer& tokenizer, std::vector<int32_t> f
     }
     const auto room = static_cast<size_t>(options.max_length - specials);
     if (second) {
-      TruncateLongestFirst(room, &first, &*second);
+      TruncateLongestFirst(room, options.cut_begin, &first, &*second);
     } else {
-      first.resize(std::min(first.size(), room));
+      Cut(room, options.cut_begin, &first);
     }
   }
   for (std::vector<int32_t>* ids : {&first, second ? &*second : nullptr}) {

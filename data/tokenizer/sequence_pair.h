@@ -9,8 +9,9 @@
 // What stands where is the tokenizer's row template, which its loader makes: as the class that its
 // files name does, or as the post_processor of its tokenizer.json says.
 //
-// What is too long is cut at its end, the longer of two texts first, as Hugging Face's fast
-// tokenizers do (`longest_first`). An empty second text is a text: it gets its [SEP].
+// What is too long is cut at its end (PairOptions::cut_begin: at its begin), the longer of two
+// texts first, as Hugging Face's fast tokenizers do (`longest_first`). An empty second text is a
+// text: it gets its [SEP].
 #ifndef TESSERA_DATA_TOKENIZER_SEQUENCE_PAIR_H_
 #define TESSERA_DATA_TOKENIZER_SEQUENCE_PAIR_H_
 
@@ -32,6 +33,7 @@ struct EncodedRow {
 // How long a row may be.
 struct PairOptions {
   int64_t max_length = 0;  // tokens, special ones included; 0: no limit
+  bool cut_begin = false;  // what is too long loses its begin (`truncation_side`: left)
 };
 
 // InvalidArgument if the tokenizer has no such template, or max_length leaves no room

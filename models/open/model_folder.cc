@@ -11,12 +11,14 @@
 #include "base/tar_archive.h"
 #include "models/hub/gguf/gguf_file.h"
 #include "models/hub/gguf/gguf_folder.h"
+#include "models/open/sentence_modules.h"
 
 namespace tessera::models {
 
 StatusOr<std::string> ModelFolderAt(const std::string& path,
                                     std::optional<MountedFolder>* mounted) {
-  if (!PathExists(path) || IsDirectory(path)) return path;
+  if (!PathExists(path)) return path;
+  if (IsDirectory(path)) return TransformerFolder(path);
   if (IsGgufFile(path)) {
     TESSERA_ASSIGN_OR_RETURN(const GgufFile gguf, GgufFile::Open(path));
     TESSERA_ASSIGN_OR_RETURN(*mounted, MountGguf(gguf));
@@ -26,7 +28,7 @@ StatusOr<std::string> ModelFolderAt(const std::string& path,
   const auto owner = std::make_shared<const MappedFile>(std::move(mapped));
   TESSERA_ASSIGN_OR_RETURN(
       *mounted, MountModel(MountedFile::OfBytes(owner->data(), owner->size(), owner), path));
-  return (*mounted)->path();
+  return TransformerFolder((*mounted)->path());
 }
 
 StatusOr<MountedFolder> MountModel(const MountedFile& file, const std::string& name) {

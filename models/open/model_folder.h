@@ -17,8 +17,8 @@
 namespace tessera::models {
 
 // The folder to read at `path`: itself, or what a file there holds, which stays mounted as long as
-// `mounted` holds it. A path at which there is nothing, such as the name of a preset, is returned
-// unchanged.
+// `mounted` holds it; of a folder of sentence-transformers, the one in it that holds the model. A
+// path at which there is nothing, such as the name of a preset, is returned unchanged.
 StatusOr<std::string> ModelFolderAt(const std::string& path, std::optional<MountedFolder>* mounted);
 
 // A file that is read elsewhere; `name` is what messages call it.

@@ -25,7 +25,8 @@ std::optional<TokenizerChoice::Want> WantOf(const OpenOptions& options, const Op
 }
 
 // Settings first, weights last: what is wrong is said before anything large is read.
-Status Fill(const OpenOptions& options, OpenedModel* opened) {
+// `root` is what was opened: the model may lie in a folder of it.
+Status Fill(const OpenOptions& options, const std::string& root, OpenedModel* opened) {
   const std::string& folder = opened->folder;
   LoadOptions load = options.load;
   // A preset has neither weights nor a tokenizer; the former is said.
@@ -49,7 +50,9 @@ Status Fill(const OpenOptions& options, OpenedModel* opened) {
     opened->chat = options.hides_paths ? data::ChatFormat::OfFolderWithoutPath(templates)
                                        : data::ChatFormat::OfFolder(templates);
   }
-  opened->pooling = ReadPooling(folder, options.hides_paths);
+  opened->encoder =
+      TextEncoder::OfFolder(root, opened->tokenizer == nullptr ? folder : opened->tokenizer_folder,
+                            opened->config, options.hides_paths);
   if (options.before_weights != nullptr) TESSERA_RETURN_IF_ERROR(options.before_weights(*opened));
   if (load.config_changes.is_object()) opened->Change(load.config_changes);
   load.config_changes = opened->changes;
@@ -69,15 +72,17 @@ Status Fill(const OpenOptions& options, OpenedModel* opened) {
 StatusOr<OpenedModel> OpenModel(const std::string& path, const OpenOptions& options) {
   OpenedModel opened;
   TESSERA_ASSIGN_OR_RETURN(opened.folder, ModelFolderAt(path, &opened.archive));
-  TESSERA_RETURN_IF_ERROR(Fill(options, &opened));
+  const std::string root = opened.archive ? opened.archive->path() : path;
+  TESSERA_RETURN_IF_ERROR(Fill(options, root, &opened));
   return opened;
 }
 
 StatusOr<OpenedModel> OpenModel(MountedFolder archive, const OpenOptions& options) {
   OpenedModel opened;
-  opened.folder = archive.path();
+  const std::string root = archive.path();
+  opened.folder = TransformerFolder(root);
   opened.archive = std::move(archive);
-  TESSERA_RETURN_IF_ERROR(Fill(options, &opened));
+  TESSERA_RETURN_IF_ERROR(Fill(options, root, &opened));
   return opened;
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A model that is ready to be asked: weights with their tokenizer, generation defaults, chat
-// template, pooling and picture processor. The command line, the server and the C library open
+// template, text encoder and picture processor. The command line, the server and the C library open
 // models here.
 //
 //   TESSERA_ASSIGN_OR_RETURN(const OpenedModel opened, OpenModel("qwen-folder", {}));
@@ -21,7 +21,7 @@
 #include "models/hub/load_model.h"
 #include "models/model.h"
 #include "models/open/describe_model.h"
-#include "models/open/embed.h"
+#include "models/open/text_encoder.h"
 #include "nlohmann/json.hpp"
 
 namespace tessera::models {
@@ -38,7 +38,7 @@ struct OpenOptions {
   LoadOptions load = {.require_weights = true};
   Want tokenizer = Want::kYes;
   std::string tokenizer_folder = {};  // or a name (`byte`); "": the model's own
-  bool hides_paths = false;           // failures of chat template and pooling name no folder
+  bool hides_paths = false;           // failures of chat template and text encoder name no folder
   // What is asked for over the generation defaults (WithSettings). It is refused before any weights
   // are read.
   nlohmann::json settings = nlohmann::json::object();
@@ -50,7 +50,7 @@ struct OpenedModel : DescribedModel {
   GenerationConfig generation;
   // That of the tokenizer's folder; NotFound where it has none.
   StatusOr<data::ChatFormat> chat = NotFound("the model has no chat template");
-  StatusOr<Pooling> pooling = Pooling::kMean;  // of a text's embedding
+  StatusOr<TextEncoder> encoder = TextEncoder();  // of texts into vectors and scores
   std::unique_ptr<Model> model;
   std::optional<data::ImageProcessor> pictures;  // of a model that takes pixels
 };

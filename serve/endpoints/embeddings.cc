@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// POST /v1/embeddings: OpenAI's. A text's embedding is the mean of what the last layer gives for
-// its tokens (or another pooling, where the folder's 1_Pooling says so), of length 1.
+// POST /v1/embeddings: OpenAI's. Texts become vectors as models/open/text_encoder.h has it.
 #include <bit>
 #include <memory>
 #include <utility>
 
-#include "data/tokenizer/sequence_pair.h"
-#include "models/open/embed.h"
+#include "models/open/text_encoder.h"
 #include "serve/endpoints/endpoints.h"
 #include "serve/text_fields.h"
+#include "serve/text_rows.h"
 
 namespace tessera::serve {
 namespace {
@@ -33,37 +32,23 @@ std::string Base64(std::string_view bytes) {
   return text;
 }
 
-StatusOr<std::vector<int64_t>> InputIds(const Service& service, const ordered_json& input,
-                                        int adapter) {
-  const ServedModel& served = service.served();
-  std::vector<int64_t> ids;
-  if (input.is_array()) {
-    TESSERA_ASSIGN_OR_RETURN(ids, PromptIds(served, input));
-  } else if (!input.is_string()) {
-    return InvalidArgument("must be texts, or lists of token ids");
-  } else if (!served.generates && served.tokenizer.row_template(/*pair=*/false) != nullptr) {
-    TESSERA_ASSIGN_OR_RETURN(const data::EncodedRow row,
-                             data::EncodePair(served.tokenizer, input.get<std::string>()));
-    ids.assign(row.ids.begin(), row.ids.end());
-  } else {
-    TESSERA_ASSIGN_OR_RETURN(ids, PromptTokens(service, input.get<std::string>(), adapter));
+StatusOr<models::EncodedText> RowOf(const ServedModel& served, const ordered_json& input,
+                                    const models::TextOptions& options) {
+  if (input.is_string()) {
+    return served.encoder->TextOf(served.model, served.tokenizer, input.get<std::string>(),
+                                  options);
   }
-  const int64_t positions = served.model.positions_left(adapter);
-  if (ids.empty()) return InvalidArgument("must not be empty");
-  if (positions > 0 && std::ssize(ids) > positions) {
-    return InvalidArgument("has ", ids.size(), " tokens; the model has ", positions, " positions");
+  if (!input.is_array()) return InvalidArgument("must be texts, or lists of token ids");
+  models::EncodedText row;
+  TESSERA_ASSIGN_OR_RETURN(row.ids, PromptIds(served, input));
+  const int64_t positions = served.model.positions_left(options.adapter);
+  if (row.ids.empty()) return InvalidArgument("must not be empty");
+  if (positions > 0 && std::ssize(row.ids) > positions) {
+    return InvalidArgument("has ", row.ids.size(), " tokens; the model has ", positions,
+                           " positions");
   }
-  return ids;
+  return row;
 }
-
-// All of a request's, until the last is there.
-struct Embeddings {
-  Call call;
-  int adapter = 0;
-  bool base64 = false;
-  std::vector<std::vector<int64_t>> inputs = {};
-  std::vector<std::string> done = {};  // as JSON
-};
 
 std::string EmbeddingJson(const std::vector<float>& embedding, bool base64) {
   if (!base64) return JsonText(embedding);
@@ -71,41 +56,69 @@ std::string EmbeddingJson(const std::vector<float>& embedding, bool base64) {
   return JsonText(Base64({reinterpret_cast<const char*>(embedding.data()), 4 * embedding.size()}));
 }
 
-void Respond(Service& service, Embeddings& all) {
+std::string AnswerOf(const Service& service, const TextRows& all,
+                     std::vector<std::string> embeddings) {
   std::string answer = R"({"object":"list","data":[)";
-  size_t tokens = 0;
-  for (size_t i = 0; i < all.inputs.size(); ++i) {
-    tokens += all.inputs[i].size();
+  for (size_t i = 0; i < embeddings.size(); ++i) {
     answer += Concat(i == 0 ? "" : ",", R"({"object":"embedding","index":)", i, R"(,"embedding":)",
-                     std::exchange(all.done[i], {}), "}");
+                     std::exchange(embeddings[i], {}), "}");
   }
-  const ordered_json usage = {{"prompt_tokens", tokens}, {"total_tokens", tokens}};
-  answer += Concat(R"(],"model":)", JsonText(service.NameOf(all.adapter)), R"(,"usage":)",
-                   JsonText(usage), "}");
-  service.RespondJson(all.call.exchange, std::move(answer));
+  const ordered_json usage = {{"prompt_tokens", all.tokens()}, {"total_tokens", all.tokens()}};
+  return answer + Concat(R"(],"model":)", JsonText(service.NameOf(all.adapter)), R"(,"usage":)",
+                         JsonText(usage), "}");
+}
+
+// How texts are read and vectors made.
+struct Asked {
+  models::TextOptions text = {};
+  models::EmbedOptions embed = {};
+  bool base64 = false;
+};
+
+Asked AskedBy(Fields& fields, const ServedModel& served, int adapter) {
+  Asked asked = {.text = {.adapter = adapter}, .embed = {.adapter = adapter}};
+  const std::string format = fields.Text("encoding_format").value_or("float");
+  if (format != "float" && format != "base64") {
+    fields.Fail("encoding_format", "must be float or base64");
+  }
+  asked.base64 = format == "base64";
+  asked.text.prompt = fields.Text("prompt");
+  const auto name = fields.Text("prompt_name");
+  asked.text.max_tokens = fields.Integer("truncate_prompt_tokens", 1).value_or(0);
+  asked.embed.normalise = fields.Flag("normalize");
+  const auto dimensions = fields.Integer("dimensions", 1);
+  fields.Allow({"user"});
+  if (!served.encoder.ok()) {
+    fields.Fail("model", Message(served.encoder.status()));
+    return asked;
+  }
+  if (const Status embeds = served.encoder->CheckEmbeds(served.model); !embeds.ok()) {
+    fields.Fail("model", Message(embeds));
+    return asked;
+  }
+  if (name && asked.text.prompt) {
+    fields.Fail("prompt_name", "is given beside prompt");
+  } else if (name) {
+    const StatusOr<std::string> prompt = served.encoder->PromptOf(*name);
+    if (!prompt.ok()) fields.Fail("prompt_name", Message(prompt.status()));
+    if (prompt.ok()) asked.text.prompt = *prompt;
+  }
+  const int64_t size = served.encoder->size(served.model);
+  asked.embed.dimensions = dimensions.value_or(0);
+  if (asked.embed.dimensions > size) {
+    fields.Fail("dimensions", Concat("this model's embeddings have ", size));
+  }
+  return asked;
 }
 
 }  // namespace
 
 void AnswerEmbeddings(Service& service, Call call) {
   const ServedModel& served = service.served();
-  const auto all = std::make_shared<Embeddings>(Embeddings{.call = std::move(call)});
+  const auto all = std::make_shared<TextRows>(TextRows{.call = std::move(call)});
   Fields fields(all->call.body);
   all->adapter = ModelField(fields, service);
-  const std::string format = fields.Text("encoding_format").value_or("float");
-  if (format != "float" && format != "base64") {
-    fields.Fail("encoding_format", "must be float or base64");
-  }
-  all->base64 = format == "base64";
-  const int64_t size = served.model.hidden_size();
-  if (size == 0 || served.model.encoder_decoder() != nullptr) {
-    fields.Fail("model", "this model gives no embeddings of texts");
-  }
-  if (!served.pooling.ok()) fields.Fail("model", Message(served.pooling.status()));
-  if (const auto dimensions = fields.Integer("dimensions", 1); dimensions && *dimensions != size) {
-    fields.Fail("dimensions", Concat("this model's embeddings have ", size));
-  }
-  fields.Allow({"user"});
+  const Asked asked = AskedBy(fields, served, all->adapter);
   const ordered_json* const input = fields.Any("input");
   if (input == nullptr) fields.Fail("input", "is missing");
   if (Refused(service, all->call, fields)) return;
@@ -118,41 +131,29 @@ void AnswerEmbeddings(Service& service, Call call) {
   if (count == 0) fields.Fail("input", "must not be empty");
   if (Refused(service, all->call, fields)) return;
   for (size_t i = 0; i < count; ++i) {
-    auto ids = InputIds(service, list ? (*input)[i] : *input, all->adapter);
-    if (!ids.ok()) {
-      const Status status =
-          InvalidArgument("input ", all->inputs.size(), ": ", ids.status().message());
+    auto row = RowOf(served, list ? (*input)[i] : *input, asked.text);
+    if (!row.ok()) {
+      const Status status = InvalidArgument("input ", i, ": ", row.status().message());
       return service.Refuse(all->call.exchange, status, "input");
     }
-    all->inputs.push_back(*std::move(ids));
+    all->rows.push_back(*std::move(row));
   }
-  all->call.body = nullptr;  // was read
-  // A text in each turn.
-  const auto work = [&service, all](const Status& status) {
-    if (!status.ok()) {
-      service.Refuse(all->call.exchange, status);
-      return false;
-    }
-    const std::vector<int64_t>& ids = all->inputs[all->done.size()];
+  const auto embeddings = std::make_shared<std::vector<std::string>>();  // as JSON
+  all->take = [&service, embeddings, asked, exchange = all->call.exchange](
+                  std::span<const models::EncodedText> rows) mutable -> Status {
     const ServedModel& served = service.served();
-    const auto embedding =
-        models::Embed(served.model, ids, {.pooling = *served.pooling, .adapter = all->adapter});
-    if (!embedding.ok()) {
-      service.Refuse(all->call.exchange, embedding.status());
-      return false;
+    TESSERA_ASSIGN_OR_RETURN(const auto vectors,
+                             served.encoder->Embed(served.model, rows, asked.embed));
+    for (const std::vector<float>& vector : vectors) {
+      embeddings->push_back(EmbeddingJson(vector, asked.base64));
+      if (!exchange.Reserve(embeddings->back().size())) return NoRoomForAnswer();
     }
-    all->done.push_back(EmbeddingJson(*embedding, all->base64));
-    if (!all->call.exchange.Reserve(all->done.back().size())) {
-      service.Refuse(all->call.exchange, NoRoomForAnswer());
-      return false;
-    }
-    if (all->done.size() < all->inputs.size()) return true;
-    Respond(service, *all);
-    return false;
+    return OkStatus();
   };
-  const StatusOr<int64_t> ticket = service.queue().SubmitWork(all->call.client, work);
-  if (!ticket.ok()) return service.Refuse(all->call.exchange, ticket.status());
-  all->call.exchange.OnGone([&queue = service.queue(), number = *ticket] { queue.Cancel(number); });
+  all->respond = [&service, embeddings, all = all.get()] {
+    service.RespondJson(all->call.exchange, AnswerOf(service, *all, std::move(*embeddings)));
+  };
+  WorkInTurns(service, all);
 }
 
 }  // namespace tessera::serve

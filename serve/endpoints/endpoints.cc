@@ -11,6 +11,7 @@ const std::vector<Endpoint>& Endpoints() {
       {"POST", "/v1/completions", AnswerCompletions},
       {"POST", "/v1/chat/completions", AnswerChatCompletions},
       {"POST", "/v1/embeddings", AnswerEmbeddings},
+      {"POST", "/v1/rerank", AnswerRerank},
       {"POST", "/tokenize", AnswerTokenize},
       {"POST", "/detokenize", AnswerDetokenize},
       {"GET", "/tokenizer_info", AnswerTokenizerInfo},

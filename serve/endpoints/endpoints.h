@@ -17,6 +17,7 @@ void AnswerModels(Service& service, Call call);
 void AnswerCompletions(Service& service, Call call);
 void AnswerChatCompletions(Service& service, Call call);
 void AnswerEmbeddings(Service& service, Call call);
+void AnswerRerank(Service& service, Call call);
 void AnswerTokenize(Service& service, Call call);
 void AnswerDetokenize(Service& service, Call call);
 void AnswerTokenizerInfo(Service& service, Call call);
