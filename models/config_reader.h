@@ -20,8 +20,10 @@
 #define TESSERA_MODELS_CONFIG_READER_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "base/options.h"
 #include "base/status.h"
@@ -71,6 +73,14 @@ class ConfigReader {
     Require(id >= 0 && id < vocab_size,
             Concat("'", key, "' (", id, ") is outside of the vocabulary (", vocab_size, ")"));
   }
+
+  // `pad_token_id`: negative ones count from the vocabulary's end, as PyTorch has it; null is none
+  // (-1). Where the key is absent, *id is the family's.
+  void ReadPaddingToken(int64_t vocab_size, int64_t* id);
+  // Which layers slide, where `layer_types` says it; nullopt: it does not.
+  std::optional<std::vector<bool>> ReadSlidingLayers(size_t layers);
+  // Which of `names` the first of `architectures` is; 0 where the key is absent or empty.
+  size_t ReadArchitecture(const std::vector<std::string>& names);
 
   const Status& status() const { return status_; }
 

@@ -42,6 +42,33 @@ Tensor AtLogitPositions(const Tensor& h, const Bundle& in, const nn::BuildContex
 
 namespace {
 
+// The indices of the targets that are not left out: [M]. A dry run takes all.
+Tensor TargetRows(const Tensor& targets) {
+  if (targets.device().is_meta()) return Empty({targets.numel()}, DType::kInt64, targets.device());
+  const std::vector<int64_t> all = targets.ToVector<int64_t>();
+  std::vector<int64_t> rows;
+  for (size_t i = 0; i < all.size(); ++i) {
+    if (all[i] != CrossEntropyOptions().ignore_index) rows.push_back(static_cast<int64_t>(i));
+  }
+  return Tensor::FromVector(rows, {std::ssize(rows)});
+}
+
+}  // namespace
+
+MaskedTokens MaskedTokensOf(const Tensor& h, const Tensor& targets, const nn::BuildContext& build,
+                            const RunOptions& options) {
+  const bool alone = !options.keep_logits && options.loss_reduction != LossReduction::kNone &&
+                     !build.sequence_parallel && h.device().target == DeviceType::kCpu &&
+                     targets.defined();
+  if (!alone) return {h, targets};
+  const Tensor rows_M = TargetRows(targets);
+  const int64_t width = h.size(-1);
+  return {IndexSelect(Reshape(h, {h.numel() / width, width}), 0, rows_M),
+          IndexSelect(Reshape(targets, {targets.numel()}), 0, rows_M)};
+}
+
+namespace {
+
 // Tokens whose logits are made at a time; 0: those of all.
 int64_t ChunkTokens(const nn::VocabParallelHead& head, const Tensor& h_BTC,
                     const RunOptions& options) {

@@ -20,6 +20,17 @@ Tensor ShiftedTargets(const Bundle& in);
 // `targets`, or `labels` as they are.
 Tensor AlignedTargets(const Bundle& in);
 
+// What a masked language model's head computes: hidden states, and what they are to guess.
+struct MaskedTokens {
+  Tensor hidden;
+  Tensor targets;
+};
+// h [B, T, C] and targets [B, T] (or undefined) as they are. Where only the loss is wanted, and
+// this rank has whole sequences on the CPU, the tokens that are to be guessed alone: [M, C] and
+// [M]. (On an accelerator their number would have to be read back.)
+MaskedTokens MaskedTokensOf(const Tensor& h, const Tensor& targets, const nn::BuildContext& build,
+                            const RunOptions& options);
+
 // While decoding, h [B, T, C] at the positions [B, P] of `logit_positions` alone, and `context` of
 // a sequence of P; h itself otherwise. Ranks that hold shares of the sequence hold shares of it
 // after.

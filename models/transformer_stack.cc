@@ -3,6 +3,7 @@
 
 #include "models/model_keys.h"
 #include "ops/elementwise/elementwise.h"
+#include "ops/view/view.h"
 
 namespace tessera::models {
 
@@ -42,5 +43,7 @@ Tensor WholeSequence(const Tensor& hidden, const nn::BuildContext& build,
   if (!build.sequence_parallel) return hidden;
   return GatherFromGroup(hidden, 1, context.sequence_length, build.tensor_parallel);
 }
+
+Tensor FirstToken(const Tensor& hidden) { return Contiguous(Select(hidden, 1, 0)); }
 
 }  // namespace tessera::models

@@ -32,6 +32,9 @@ Tensor CountingPositions(int64_t rows, int64_t tokens, const Device& device);
 Tensor WholeSequence(const Tensor& hidden, const nn::BuildContext& build,
                      const nn::ForwardContext& context);
 
+// The first token of every row of [B, T, C]: [B, C].
+Tensor FirstToken(const Tensor& hidden);
+
 }  // namespace tessera::models
 
 #endif  // TESSERA_MODELS_TRANSFORMER_STACK_H_

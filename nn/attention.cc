@@ -112,8 +112,7 @@ const SelfAttentionConfig& Checked(const SelfAttentionConfig& config) {
       "self_attention", config.num_heads, " heads cannot share ", groups, " key/value heads");
   TESSERA_CHECK(!config.qkv_by_head || (groups == config.num_heads && config.qkv_names.empty()),
                 "self_attention", "qkv_by_head is of a fused projection without grouped heads");
-  TESSERA_CHECK(config.window == 0 || (config.window > 0 && config.causal), "self_attention",
-                "a window of ", config.window, config.causal ? "" : " without the causal mask");
+  TESSERA_CHECK(config.window >= 0, "self_attention", "a window of ", config.window);
   return config;
 }
 

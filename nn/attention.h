@@ -19,7 +19,7 @@
 //         .qkv_names = {"q_proj", "k_proj", "v_proj"}, .output_name = "o_proj",
 //         .rotary = RotaryConfig{.base = 500000}}; Mistral: .window; Qwen2: .qkv_bias = true;
 // Qwen3 and Gemma 3: .head_norm_names = {"q_norm", "k_norm"}; GPT-NeoX: .qkv_by_head = true,
-//         .rotary = RotaryConfig{.share = 0.25}.
+//         .rotary = RotaryConfig{.share = 0.25}; ModernBERT: .causal = false, .window.
 #ifndef TESSERA_NN_ATTENTION_H_
 #define TESSERA_NN_ATTENTION_H_
 
@@ -47,8 +47,8 @@ struct SelfAttentionConfig {
   int64_t num_key_value_heads = 0;  // 0: num_heads; divides it
   int64_t head_dim = 0;             // 0: hidden_size / num_heads
   bool causal = true;
-  // Sliding window (causal only; 0: none): a token sees itself and the window - 1 places before it,
-  // padded ones counted, as transformers counts.
+  // Sliding window (0: none): a token sees itself and the window - 1 places before it, and where
+  // attention is not causal as many behind it; padded ones counted, as transformers counts.
   int64_t window = 0;
   double scale = 0.0;  // 0: 1 / sqrt(head size)
   double attention_dropout = 0.0;

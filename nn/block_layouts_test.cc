@@ -124,6 +124,17 @@ std::vector<Layout> Layouts() {
           .kind = RotaryScaling::kDynamic, .factor = 2.0, .original_positions = original};
     });
   }
+  for (const char* norm : {"attn_norm", ""}) {
+    add(Concat("modernbert with the norm '", norm, "'"), Base(3, 0), [&](Config* c) {
+      c->attention.causal = false;
+      c->attention.window = 2;
+      c->attention.rotary = RotaryConfig();
+      c->mlp.inner_dropout = 0.2;
+      c->mlp.gate_name = c->mlp.up_name = "Wi";
+      c->norm_bias = false;
+      c->attention_norm_name = norm;
+    });
+  }
   add("vit", Base(4, 0), [](Config* c) {
     c->attention.causal = false;
     c->attention.qkv_names = {"query", "key", "value"};
@@ -329,7 +340,8 @@ std::vector<double> NaiveAttention(const SelfAttentionConfig& c, SelfAttention& 
         const auto key = [&](int64_t j) { return ((b * kTokens + j) * groups + g) * d; };
         std::vector<double> p(kTokens);
         double total = 0;
-        for (int64_t j = std::max<int64_t>(0, i - c.window + 1); j <= i; ++j) {
+        const int64_t end = c.causal ? i + 1 : std::min(kTokens, i + c.window);
+        for (int64_t j = std::max<int64_t>(0, i - c.window + 1); j < end; ++j) {
           double score = 0;
           for (int64_t f = 0; f < d; ++f) {
             score += q[static_cast<size_t>(((b * kTokens + i) * heads + h) * d + f)] *
@@ -340,7 +352,7 @@ std::vector<double> NaiveAttention(const SelfAttentionConfig& c, SelfAttention& 
         }
         for (int64_t f = 0; f < d; ++f) {
           double o = 0;
-          for (int64_t j = 0; j <= i; ++j) {
+          for (int64_t j = 0; j < end; ++j) {
             o += p[static_cast<size_t>(j)] / total * v[static_cast<size_t>(key(j) + f)];
           }
           for (int64_t n = 0; n < kHidden; ++n) {
@@ -355,10 +367,11 @@ std::vector<double> NaiveAttention(const SelfAttentionConfig& c, SelfAttention& 
 }
 
 TEST(BlockLayoutsTest, AttentionIsThatOfPlainLoops) {
-  for (const int64_t window : {3, 100}) {
+  for (const auto& [window, causal] : {std::pair(3, true), {100, true}, {3, false}, {100, false}}) {
     SelfAttentionConfig config = Llama(6, 2, 8).attention;
     config.head_norm_names = {"q_norm", "k_norm"};
     config.window = window;
+    config.causal = causal;
     SelfAttention attention(config, Scope::Root(Float64()));
     for (const char* norm : {"q_norm.weight", "k_norm.weight"}) {
       CopyInto(attention.FindParameter(norm)->tensor, RandomTensor({8}, 9));
@@ -436,9 +449,11 @@ TEST(BlockLayoutsTest, RefusesWhatDoesNotGoTogether) {
   refuses(Llama(4, 2), [](Config* c) { c->attention.head_norm_names = {"q_norm"}; });
   refuses(Llama(4, 2), [](Config* c) { c->attention.qkv_names = {"q", "k"}; });
   refuses(Llama(4, 2), [](Config* c) { c->attention.qkv_by_head = true; });
-  refuses(Llama(4, 2), [](Config* c) {
-    c->attention.causal = false;
-    c->attention.window = 2;
+  refuses(Llama(4, 2), [](Config* c) { c->attention.window = -2; });
+  refuses(NeoX(), [](Config* c) { c->attention_norm_name = ""; });
+  refuses(Base(4, 0), [](Config* c) {
+    c->norm_place = NormPlace::kBehind;
+    c->attention_norm_name = "";
   });
   refuses(NeoX(), [](Config* c) { c->norm_place = NormPlace::kBehind; });
   refuses(NeoX(), [](Config* c) { c->alpha = 2.0; });

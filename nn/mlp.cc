@@ -4,16 +4,24 @@
 #include "nn/weight.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/swiglu/swiglu.h"
+#include "ops/view/view.h"
 
 namespace tessera::nn {
 namespace {
 
-LinearConfig UpConfig(const MlpConfig& config) {
+bool IsFused(const MlpConfig& config) {
+  return !config.gate_name.empty() && config.gate_name == config.up_name;
+}
+
+// Of `parts` projections in one.
+LinearConfig UpConfig(const MlpConfig& config, int64_t parts) {
   return {.in_features = config.hidden_size,
-          .out_features = config.inner_size,
+          .out_features = parts * config.inner_size,
           .bias = config.bias,
           .layout = config.layout,
-          .weight_init = config.weight_init};
+          .weight_init = config.weight_init,
+          .blocks = std::vector<FeatureBlock>(static_cast<size_t>(parts),
+                                              {.features = config.inner_size})};
 }
 
 Share InnerShare(const MlpConfig& config, const Group& group) {
@@ -28,10 +36,11 @@ Mlp::Mlp(const MlpConfig& config, const Scope& scope)
       activation_(config.activation),
       inner_size_(config.inner_size),
       inner_(InnerShare(config, build().tensor_parallel)),
-      gate_(config.gate_name.empty() ? nullptr
-                                     : std::make_unique<ColumnParallelLinear>(
-                                           UpConfig(config), Child(config.gate_name))),
-      up_(UpConfig(config), Child(config.up_name)),
+      gated_(!config.gate_name.empty()),
+      gate_(!gated_ || IsFused(config) ? nullptr
+                                       : std::make_unique<ColumnParallelLinear>(
+                                             UpConfig(config, 1), Child(config.gate_name))),
+      up_(UpConfig(config, IsFused(config) ? 2 : 1), Child(config.up_name)),
       down_({.in_features = config.inner_size,
              .out_features = config.hidden_size,
              .bias = config.bias,
@@ -47,16 +56,23 @@ Tensor Mlp::Forward(const Tensor& h, const ForwardContext& context) const {
   return Call(h, [&] {
     const bool drops_inner = context.training && inner_dropout_.p() > 0;
     const bool dense = IsDense(up_.weight()) && IsDense(down_.weight());
-    if (gate_ == nullptr && activation_ == GeluTanh && !drops_inner && dense) {
+    if (!gated_ && activation_ == GeluTanh && !drops_inner && dense) {
       return dropout_.Forward(down_.ForwardGelu(up_.ForwardGelu(h, context)), context);
     }
     Tensor inner;
-    if (gate_ == nullptr) {
+    if (!gated_) {
       inner = activation_(up_.Forward(h, context));
     } else {
       const Tensor whole = up_.Gather(h, context);
-      const Tensor gate = gate_->ForwardGathered(whole, context);
-      const Tensor up = up_.ForwardGathered(whole, context);
+      Tensor gate;
+      Tensor up = up_.ForwardGathered(whole, context);
+      if (gate_ != nullptr) {
+        gate = gate_->ForwardGathered(whole, context);
+      } else {
+        const std::vector<Tensor> both = Split(up, {inner_.count, inner_.count}, -1);
+        gate = both[0];
+        up = both[1];
+      }
       // Forms of weights may give other dtypes.
       const bool fused = activation_ == Silu && gate.dtype() == up.dtype();
       inner = fused ? SwiGlu(gate, up) : Mul(activation_(gate), up);

@@ -23,7 +23,8 @@ struct MlpConfig {
   LinearLayout layout = LinearLayout::kOutIn;
   Init weight_init = Init::Normal(0.02);
   Init output_init = Init::Normal(0.02);
-  std::string gate_name = {};  // empty: no gate
+  // Empty: no gate. The same as up_name: one projection gives both, the gate's features first.
+  std::string gate_name = {};
   std::string up_name = "c_fc";
   std::string down_name = "c_proj";
 };
@@ -39,8 +40,9 @@ class Mlp : public Module {
  private:
   const Activation activation_;
   const int64_t inner_size_;
-  const Share inner_;                           // this rank's inner features
-  std::unique_ptr<ColumnParallelLinear> gate_;  // null: no gate
+  const Share inner_;  // this rank's inner features
+  const bool gated_;
+  std::unique_ptr<ColumnParallelLinear> gate_;  // null: no gate, or one in up_
   ColumnParallelLinear up_;
   RowParallelLinear down_;
   Dropout inner_dropout_;

@@ -2,6 +2,7 @@
 #include "nn/module.h"
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 
 #include "core/random.h"
@@ -40,6 +41,28 @@ void LetTrain(const Parameter& p, const BuildContext& build) {
   }
 }
 
+namespace {
+
+// Numbers beyond the cutoff are drawn again, from a stream of each round, until none is.
+void RedrawBeyond(const Parameter& p, uint64_t seed, const GlobalBox& box, const Tensor& values) {
+  const auto most = static_cast<float>(p.init.cutoff * p.init.scale);
+  float* const data = values.data<float>();
+  const auto beyond = [&](int64_t i) { return std::abs(data[i]) > most; };
+  const Tensor again = Empty(values.shape());
+  for (int round = 1;; ++round) {
+    int64_t first = 0;
+    while (first < values.numel() && !beyond(first)) ++first;
+    if (first == values.numel()) return;
+    FillNormalBox(again.data<float>(), box, InitialisationKey(seed, Concat(p.name, "#", round)),
+                  {.mean = 0.0, .stddev = p.init.scale});
+    for (int64_t i = first; i < values.numel(); ++i) {
+      if (beyond(i)) data[i] = again.data<float>()[i];
+    }
+  }
+}
+
+}  // namespace
+
 void InitialiseParameter(const Parameter& p, uint64_t seed) {
   if (p.tensor.device().is_meta()) return;
   if (p.init.kind == Init::Kind::kZeros || p.init.kind == Init::Kind::kOnes) {
@@ -56,6 +79,7 @@ void InitialiseParameter(const Parameter& p, uint64_t seed) {
                           {box.global.size.begin(), box.global.size.end()}};
     if (p.init.kind == Init::Kind::kNormal) {
       FillNormalBox(values.data<float>(), whole, key, {.mean = 0.0, .stddev = p.init.scale});
+      if (p.init.cutoff > 0) RedrawBeyond(p, seed, whole, values);
     } else {
       FillUniformBox(values.data<float>(), whole, key,
                      {.low = -p.init.scale, .high = p.init.scale});

@@ -62,11 +62,15 @@ struct Init {
   Kind kind = Kind::kZeros;
   double scale = 0.0;     // kNormal: the standard deviation; kUniform: the bound
   int64_t zero_row = -1;  // this row (of the global parameter) is zeros: a table's padding
+  double cutoff = 0.0;    // kNormal: no number is beyond so many standard deviations; 0: any is
 
   static Init Zeros() { return {}; }
   static Init Ones() { return {Kind::kOnes, 0.0}; }
   static Init Normal(double stddev, int64_t zero_row = -1) {
     return {Kind::kNormal, stddev, zero_row};
+  }
+  static Init TruncatedNormal(double stddev, double cutoff) {
+    return {Kind::kNormal, stddev, -1, cutoff};
   }
   // In [-bound, bound).
   static Init Uniform(double bound) { return {Kind::kUniform, bound}; }

@@ -5,7 +5,8 @@ namespace tessera::nn {
 namespace {
 
 Group PartialGradients(const NormConfig& config, const BuildContext& build) {
-  return build.sequence_parallel || config.on_heads ? build.tensor_parallel : nullptr;
+  const bool on_share = build.sequence_parallel && !config.on_whole;
+  return on_share || config.on_heads ? build.tensor_parallel : nullptr;
 }
 
 }  // namespace

@@ -26,6 +26,8 @@ struct NormConfig {
   bool zero_centered = false;
   // What it is given are this rank's heads, so that gradients are summed over the group.
   bool on_heads = false;
+  // What it is given is whole under sequence parallelism too (a pooled [B, C]).
+  bool on_whole = false;
 };
 
 // What ForwardResidual returns: ops/norm's ResidualNorm, as Module::Call wants it.

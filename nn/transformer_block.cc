@@ -14,6 +14,10 @@ const TransformerBlockConfig& Checked(const TransformerBlockConfig& config) {
                 "parallel parts have no alpha");
   TESSERA_CHECK(config.parallel || !config.mlp_norm_name.empty(), "transformer_block",
                 "only parallel parts share a norm; mlp_norm_name is empty");
+  TESSERA_CHECK(
+      !config.attention_norm_name.empty() || (before && !config.parallel && config.alpha == 0),
+      "transformer_block",
+      "only norms before the parts can lack the attention's; attention_norm_name is empty");
   return config;
 }
 
@@ -24,7 +28,9 @@ TransformerBlock::TransformerBlock(const TransformerBlockConfig& config, const S
       norm_place_(Checked(config).norm_place),
       parallel_(config.parallel),
       alpha_(config.alpha),
-      attention_norm_(MakeNormOf(config, config.attention_norm_name)),
+      attention_norm_(config.attention_norm_name.empty()
+                          ? nullptr
+                          : MakeNormOf(config, config.attention_norm_name)),
       attention_(config.attention, Child(config.attention_name)),
       attention_output_norm_(norm_place_ == NormPlace::kBothSides
                                  ? MakeNormOf(config, config.attention_output_norm_name)
@@ -49,7 +55,9 @@ Tensor TransformerBlock::Before(const Tensor& h, const Attend& attend,
   const auto through = [](const std::unique_ptr<Norm>& norm, const Tensor& x) {
     return norm == nullptr ? x : norm->Forward(x);
   };
-  const NormResult in = attention_norm_->ForwardResidual(h, Tensor());
+  NormResult in;
+  in.sum = in.normed = h;
+  if (attention_norm_ != nullptr) in = attention_norm_->ForwardResidual(h, Tensor());
   const Tensor attended = through(attention_output_norm_, attend(in.normed));
   const NormResult r = mlp_norm_->ForwardResidual(in.sum, attended);
   return Add(r.sum, through(mlp_output_norm_, mlp_.Forward(r.normed, context)));

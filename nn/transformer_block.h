@@ -37,6 +37,7 @@ struct TransformerBlockConfig {
   NormPlace norm_place = NormPlace::kBefore;
   bool parallel = false;  // with norms before
   double alpha = 0.0;     // 0: as norm_place says; otherwise with norms before, not in parallel
+  // "": the attention reads what the block is given (ModernBERT's first one); with norms before.
   std::string attention_norm_name = "ln_1";
   std::string mlp_norm_name = "ln_2";  // parallel, "": the feed-forward part shares the other norm
   std::string attention_name = "attn";
@@ -66,7 +67,7 @@ class TransformerBlock : public Module {
   const NormPlace norm_place_;
   const bool parallel_;
   const double alpha_;
-  std::unique_ptr<Norm> attention_norm_;
+  std::unique_ptr<Norm> attention_norm_;  // null: none
   SelfAttention attention_;
   std::unique_ptr<Norm> attention_output_norm_;  // null: none
   std::unique_ptr<Norm> mlp_norm_;               // null: attention_norm_ serves both

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "models/bert/bert_keys.h"
+#include "models/language_model.h"
 #include "models/model_keys.h"
 #include "models/transformer_stack.h"
 #include "nn/activation.h"
@@ -12,7 +13,6 @@
 #include "nn/norm.h"
 #include "nn/transformer_block.h"
 #include "ops/elementwise/elementwise.h"
-#include "ops/index/index.h"
 #include "ops/view/view.h"
 
 namespace tessera::models {
@@ -86,13 +86,6 @@ Tensor PositionsFromPadding(const Tensor& ids_BT, int64_t padding) {
   }
   return CopyTo(Tensor::FromVector(values, ids_BT.shape()), ids_BT.device());
 }
-
-Tensor LabelsOf(const Bundle& in) {
-  return in.has(keys::kTargets) ? in.at(keys::kTargets) : in.get(keys::kLabels);
-}
-
-// The first token of every row: [B, C].
-Tensor FirstToken(const Tensor& hidden_BTC) { return Contiguous(Select(hidden_BTC, 1, 0)); }
 
 }  // namespace
 
@@ -312,38 +305,9 @@ Bundle Bert::RunHead(const Bundle& in, const RunOptions& options) const {
   return out;
 }
 
-namespace {
-
-// The indices of the labels that are not left out: [M]. A dry run takes all.
-Tensor TargetRows(const Tensor& labels) {
-  if (labels.device().is_meta()) return Empty({labels.numel()}, DType::kInt64, labels.device());
-  const std::vector<int64_t> all = labels.ToVector<int64_t>();
-  std::vector<int64_t> rows;
-  for (size_t i = 0; i < all.size(); ++i) {
-    if (all[i] != CrossEntropyOptions().ignore_index) rows.push_back(static_cast<int64_t>(i));
-  }
-  return Tensor::FromVector(rows, {std::ssize(rows)});
-}
-
-}  // namespace
-
-// Where only the loss is wanted and this rank has whole sequences, the head computes the tokens
-// that are to be guessed and no others. (On an accelerator their number would have to be read
-// back.)
-bool Bert::ComputesTargetsAlone(const Bundle& in, const RunOptions& options) const {
-  return !options.keep_logits && options.loss_reduction != LossReduction::kNone &&
-         !build().sequence_parallel && in.at(keys::kHidden).device().target == DeviceType::kCpu &&
-         LabelsOf(in).defined();
-}
-
 void Bert::RunMaskedLm(const Bundle& in, const RunOptions& options, Bundle* out) const {
-  Tensor h = in.at(keys::kHidden);
-  Tensor labels = LabelsOf(in);
-  if (ComputesTargetsAlone(in, options)) {
-    const Tensor rows_M = TargetRows(labels);
-    labels = IndexSelect(Reshape(labels, {labels.numel()}), 0, rows_M);
-    h = IndexSelect(Reshape(h, {h.numel() / config_.hidden_size, config_.hidden_size}), 0, rows_M);
-  }
+  const auto [h, labels] =
+      MaskedTokensOf(in.at(keys::kHidden), AlignedTargets(in), build(), options);
   const Tensor logits = masked_lm_->Forward(h, ContextFor(in, options));
   if (options.keep_logits) {
     out->set(config_.head == BertHead::kPreTraining ? keys::kPredictionLogits : keys::kLogits,
@@ -375,7 +339,7 @@ void Bert::RunClassifier(const Tensor& whole_BTC, const Tensor& pooled_BC, const
   }
   const Tensor logits = classifier_->Forward(features, context);
   if (options.keep_logits) out->set(keys::kLogits, logits);
-  const Tensor labels = LabelsOf(in);
+  const Tensor labels = AlignedTargets(in);
   if (!labels.defined()) return;
   LabelSpec spec = config_.labels;
   if (config_.head == BertHead::kTokens) spec.problem = ProblemType::kSingleLabel;

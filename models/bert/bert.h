@@ -50,7 +50,6 @@ class Bert : public Model {
   class Classifier;    // under `classifier`
   Bundle Embed(Bundle in, const RunOptions& options) const;
   Bundle RunHead(const Bundle& in, const RunOptions& options) const;
-  bool ComputesTargetsAlone(const Bundle& in, const RunOptions& options) const;
   void RunMaskedLm(const Bundle& in, const RunOptions& options, Bundle* out) const;
   void RunNextSentence(const Tensor& pooled, const Bundle& in, const RunOptions& options,
                        Bundle* out) const;

@@ -30,29 +30,6 @@ std::vector<BertArchitecture> BertArchitectures(bool roberta) {
   return all;
 }
 
-namespace {
-
-// The head that `architectures[0]` names; a masked language model where it says nothing.
-Status ReadHead(const nlohmann::json& json, BertConfig* config) {
-  const auto found = json.find("architectures");
-  if (found == json.end() || found->is_null() || found->empty()) return OkStatus();
-  if (!found->is_array() || !(*found)[0].is_string()) {
-    return InvalidArgument("'architectures' must be a list of names");
-  }
-  const std::string name = (*found)[0].get<std::string>();
-  std::string known;
-  for (const BertArchitecture& architecture : BertArchitectures(config->roberta)) {
-    if (name == architecture.name) {
-      config->head = architecture.head;
-      return OkStatus();
-    }
-    known += (known.empty() ? "" : ", ") + architecture.name;
-  }
-  return InvalidArgument("'architectures': \"", name, "\" is not supported; known are ", known);
-}
-
-}  // namespace
-
 bool BertConfig::has_pooler() const {
   return (head == BertHead::kNone && add_pooling_layer) || head == BertHead::kPreTraining ||
          (head == BertHead::kSequence && !roberta);
@@ -108,10 +85,11 @@ StatusOr<BertConfig> BertConfig::FromJson(const nlohmann::json& json) {
   reader.RequireToken("pad_token_id", c.pad_token_id, c.vocab_size);
   reader.Require(c.max_tokens() > 0, Concat("'max_position_embeddings' (",
                                             c.max_position_embeddings, ") leaves no position"));
+  const std::vector<BertArchitecture> known = BertArchitectures(c.roberta);
+  std::vector<std::string> names;
+  for (const BertArchitecture& architecture : known) names.push_back(architecture.name);
+  c.head = known[reader.ReadArchitecture(names)].head;
   TESSERA_RETURN_IF_ERROR(reader.status());
-  if (const Status head = ReadHead(json, &c); !head.ok()) {
-    return InvalidArgument("config of ", type, ": ", Message(head));
-  }
   TESSERA_ASSIGN_OR_RETURN(c.labels, LabelSpec::FromJson(json, type));
   TESSERA_RETURN_IF_ERROR(nn::FindActivation(c.hidden_act).status());
   return c;

@@ -168,11 +168,27 @@ void SetTokenId(json* config, const char* key, std::optional<int32_t> id, int64_
 
 // transformers 5 refuses an integer where it declares a float.
 void WriteFloatsAsFloats(json* config) {
-  for (const char* key :
-       {"attention_dropout", "attn_pdrop", "attention_probs_dropout_prob", "classifier_dropout",
-        "dropout_rate", "embd_pdrop", "hidden_dropout_prob", "initializer_factor",
-        "initializer_range", "layer_norm_eps", "layer_norm_epsilon", "layernorm_epsilon",
-        "resid_pdrop", "rms_norm_eps", "rope_theta"}) {
+  for (const char* key : {"attention_dropout",
+                          "attn_pdrop",
+                          "attention_probs_dropout_prob",
+                          "classifier_dropout",
+                          "dropout_rate",
+                          "embd_pdrop",
+                          "embedding_dropout",
+                          "global_rope_theta",
+                          "hidden_dropout_prob",
+                          "initializer_cutoff_factor",
+                          "initializer_factor",
+                          "initializer_range",
+                          "layer_norm_eps",
+                          "layer_norm_epsilon",
+                          "layernorm_epsilon",
+                          "local_rope_theta",
+                          "mlp_dropout",
+                          "norm_eps",
+                          "resid_pdrop",
+                          "rms_norm_eps",
+                          "rope_theta"}) {
     const auto found = config->find(key);
     if (found != config->end() && found->is_number()) *found = found->get<double>();
   }

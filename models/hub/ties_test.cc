@@ -27,6 +27,12 @@ json Bert(const char* model_type, const char* architecture) {
           {"intermediate_size", 8},   {"max_position_embeddings", 8}};
 }
 
+json ModernBert() {
+  return {{"model_type", "modernbert"}, {"vocab_size", 30},         {"hidden_size", 8},
+          {"num_hidden_layers", 1},     {"num_attention_heads", 2}, {"intermediate_size", 5},
+          {"pad_token_id", 0}};
+}
+
 json T5(const char* model_type) {
   return {{"model_type", model_type}, {"vocab_size", 30}, {"d_model", 6}, {"d_kv", 3}, {"d_ff", 8},
           {"num_layers", 1},          {"num_heads", 2}};
@@ -137,6 +143,8 @@ INSTANTIATE_TEST_SUITE_P(
                     TiedFamily{"roberta", Bert("roberta", "RobertaForMaskedLM"),
                                "roberta.embeddings.word_embeddings.weight",
                                "lm_head.decoder.weight"},
+                    TiedFamily{"modernbert", ModernBert(), "model.embeddings.tok_embeddings.weight",
+                               "decoder.weight"},
                     TiedFamily{"t5", T5("t5"), "shared.weight", "lm_head.weight"},
                     TiedFamily{"mt5", T5("mt5"), "shared.weight", "lm_head.weight"}),
     [](const auto& info) { return std::string(info.param.label); });

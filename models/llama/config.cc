@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "models/config_reader.h"
-#include "models/llama/rotary_keys.h"
+#include "models/rotary_keys.h"
 #include "nn/activation.h"
 
 namespace tessera::models {
@@ -63,37 +63,6 @@ void ReadHeads(const json& json, const std::string& type, ConfigReader* reader, 
   }
 }
 
-// Negative ids count from the vocabulary's end, as PyTorch has it.
-void ReadPadding(bool has_key, ConfigReader* reader, LlamaConfig* c) {
-  std::optional<int64_t> id;
-  reader->Read("pad_token_id", &id);
-  if (!id && has_key) c->pad_token_id = -1;
-  if (!id && c->pad_token_id >= 0) id = c->pad_token_id;
-  if (!id) return;
-  c->pad_token_id = *id < 0 ? c->vocab_size + *id : *id;
-  reader->Require(
-      c->pad_token_id >= 0 && c->pad_token_id < c->vocab_size,
-      Concat("'pad_token_id' (", *id, ") is outside of the vocabulary (", c->vocab_size, ")"));
-}
-
-// Which layers slide, where `layer_types` says it; nullopt: it does not.
-std::optional<std::vector<bool>> SlidingLayers(const json& json, size_t layers,
-                                               ConfigReader* reader) {
-  if (!reader->Has("layer_types")) return std::nullopt;
-  std::vector<bool> slides(layers, false);
-  const auto& types = json["layer_types"];
-  reader->Require(types.is_array() && types.size() == layers,
-                  Concat("'layer_types' must be a list of ", layers, " names"));
-  if (!reader->status().ok()) return slides;
-  for (size_t i = 0; i < layers; ++i) {
-    slides[i] = types[i] == "sliding_attention";
-    reader->Require(slides[i] || types[i] == "full_attention",
-                    Concat("'layer_types' has ", types[i].dump(),
-                           ", expected full_attention or sliding_attention"));
-  }
-  return slides;
-}
-
 // Llama has no window. Mistral has one for all layers. Qwen and Gemma have one for the layers that
 // `layer_types` names. Without that key Qwen's layers have it from number `max_window_layers` on,
 // and Gemma's all but each `sliding_window_pattern`-th.
@@ -118,7 +87,7 @@ void ReadWindows(const json& json, const std::string& type, ConfigReader* reader
     reader->Read("use_sliding_window", &used);
     reader->Read("max_window_layers", &first);
   }
-  const std::optional<std::vector<bool>> named = SlidingLayers(json, layers, reader);
+  const std::optional<std::vector<bool>> named = reader->ReadSlidingLayers(layers);
   for (size_t i = 0; i < layers && used; ++i) {
     const auto number = static_cast<int64_t>(i);
     const bool slides = named ? (*named)[i] : gemma ? (number + 1) % pattern != 0 : number >= first;
@@ -196,7 +165,7 @@ StatusOr<LlamaConfig> LlamaConfig::FromJson(const json& json) {
   if (type == "llama") reader.Read("mlp_bias", &c.mlp_bias);
   if (type == "gemma3_text") ReadGemma(&reader, &c);
   ReadWindows(json, type, &reader, &c);
-  ReadPadding(json.contains("pad_token_id"), &reader, &c);
+  reader.ReadPaddingToken(c.vocab_size, &c.pad_token_id);
   TESSERA_RETURN_IF_ERROR(reader.status());
   TESSERA_RETURN_IF_ERROR(nn::FindActivation(c.hidden_act).status());
   TESSERA_RETURN_IF_ERROR(ReadRotary(json, type, &c));

@@ -7,8 +7,8 @@
 #include "autograd/gradcheck.h"
 #include "core/allocator.h"
 #include "models/family.h"
-#include "models/llama/rotary_keys.h"
 #include "models/model_keys.h"
+#include "models/rotary_keys.h"
 #include "ops/testing/op_check.h"
 #include "ops/view/view.h"
 

@@ -192,7 +192,7 @@ Bundle Vit::RunHead(const Bundle& in, const RunOptions& options) const {
   const nn::ForwardContext context = ContextFor(in, options);
   const Tensor whole_BTC =
       WholeSequence(encoder_->layernorm->Forward(in.at(keys::kHidden)), build(), context);
-  const Tensor first_BC = Contiguous(Select(whole_BTC, 1, 0));
+  const Tensor first_BC = FirstToken(whole_BTC);
   Bundle out;
   if (encoder_->pooler != nullptr) {
     out.set(keys::kPoolerOutput, (*nn::FindActivation(config_.pooler_act))(

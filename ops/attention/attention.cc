@@ -167,8 +167,7 @@ void Check(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOpt
   CheckOption("key_document", options.key_document, {b, keys}, q);
   TESSERA_CHECK(options.query_document.defined() == options.key_document.defined(), kName,
                 "query_document and key_document go together");
-  TESSERA_CHECK(options.window == 0 || (options.window > 0 && options.causal), kName,
-                "a window of ", options.window, options.causal ? "" : " without the causal mask");
+  TESSERA_CHECK(options.window >= 0, kName, "a window of ", options.window);
   TESSERA_CHECK(options.dropout_p >= 0 && options.dropout_p < 1, kName,
                 "dropout_p = ", options.dropout_p);
   if (options.bias.defined()) {

@@ -39,8 +39,9 @@ struct AttentionOptions {
   bool causal = false;
   int64_t query_offset = 0;
   Tensor query_offsets = {};  // [B] int32
-  // Sliding window (causal only; 0: none): of the keys up to its own place the `window` last ones,
-  // j > i + query_offset (+ query_offsets[b]) - window. Places are counted, seen or not.
+  // Sliding window (0: none): of the keys up to its own place p = i + query_offset (+
+  // query_offsets[b]) the `window` last ones, j > p - window; without the causal mask also as many
+  // on the other side, j < p + window. Places are counted, seen or not.
   int64_t window = 0;
   Tensor prefix_length = {};   // [B] int32
   Tensor key_length = {};      // [B] int32: keys j < key_length[b]

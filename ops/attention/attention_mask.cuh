@@ -40,7 +40,8 @@ struct KeyRange {
     most = static_cast<int>(FlashKeyLimit(args, b, 2 * kFar));
     int64_t next = args.query_offset + 1;
     if (args.query_offsets != nullptr) next += args.query_offsets[b];
-    to_limit = clamped(next);
+    // A window without the causal mask ends as far behind the query's place as it begins before it.
+    to_limit = clamped(args.causal || args.window == 0 ? next : next + (args.window - 1));
     to_first = clamped(args.window > 0 ? next - args.window : -kFar);
   }
   __device__ __forceinline__ int First(int i) const { return max(0, i + to_first); }

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <limits>
 
 #include "autograd/autograd.h"
 #include "core/allocator.h"
@@ -29,12 +30,11 @@ Tensor Visible(const Tensor& q, const Tensor& k, const AttentionOptions& o) {
     const auto at = [](const Tensor& t, int64_t n) {
       return t.ContiguousCopy().ToVector<int64_t>()[n];
     };
-    bool sees = true;
+    int64_t place = i + o.query_offset;
+    if (o.query_offsets.defined()) place += at(o.query_offsets, b);
+    bool sees = o.window == 0 || (j > place - o.window && (o.causal || j < place + o.window));
     if (o.causal) {
-      int64_t last = i + o.query_offset;
-      if (o.query_offsets.defined()) last += at(o.query_offsets, b);
-      sees = j <= last || (o.prefix_length.defined() && j < at(o.prefix_length, b));
-      sees = sees && (o.window == 0 || j > last - o.window);
+      sees = sees && (j <= place || (o.prefix_length.defined() && j < at(o.prefix_length, b)));
     }
     if (o.key_length.defined()) sees = sees && j < at(o.key_length, b);
     if (o.key_padding.defined()) sees = sees && at(o.key_padding, b * tk + j) != 0;
@@ -156,6 +156,20 @@ TEST(AttentionTest, MasksBiasAndGroupedHeads) {
       {.causal = true,
        .window = 2,
        .key_padding = Tensor::FromVector<uint8_t>({0, 1, 0, 0, 1, 1, 1, 1, 1, 1, 0, 1}, {2, 6})});
+  CheckAttention("window to both sides", {2, 2, 9, 8}, {2, 1, 9, 8}, {.window = 3});
+  CheckAttention("window to both sides over tiles", {1, 2, 150, 8}, {1, 1, 150, 8}, {.window = 20});
+  CheckAttention("window to both sides of other places", {2, 2, 7, 5}, {2, 2, 8, 5},
+                 {.query_offset = 1,
+                  .query_offsets = Int32({5, -4}, {2}),
+                  .window = 3,
+                  .key_length = Int32({8, 5}, {2})});
+  CheckAttention("window to both sides over holes and documents", {1, 1, 6, 3}, {1, 1, 6, 3},
+                 {.window = 3,
+                  .key_padding = Tensor::FromVector<uint8_t>({1, 1, 0, 0, 1, 1}, {1, 6}),
+                  .query_document = Int32({0, 0, 0, 1, 1, 1}, {1, 6}),
+                  .key_document = Int32({0, 0, 0, 1, 1, 1}, {1, 6})});
+  CheckAttention("window beyond every key", {1, 1, 5, 3}, {1, 1, 7, 3},
+                 {.window = std::numeric_limits<int64_t>::max() / 2});
   CheckAttention("bias", {2, 2, 4, 3}, {2, 2, 5, 3}, {}, RandomTensor({1, 2, 4, 5}, 7));
   CheckAttention("bias per key", {2, 2, 4, 3}, {2, 2, 5, 3}, {.causal = true},
                  RandomTensor({2, 1, 1, 5}, 7));
@@ -208,6 +222,8 @@ TEST(AttentionTest, FewQueriesAndMasks) {
     CheckForward(
         "window", q, k,
         {.causal = true, .query_offsets = offsets, .window = window, .key_length = lengths});
+    CheckForward("window to both sides", q, k,
+                 {.query_offsets = Int32({200, 126, 127, -2}, {4}), .window = window});
   }
   CheckForward("prefix", q, k,
                {.causal = true,
@@ -340,7 +356,7 @@ TEST(AttentionTest, RefusesMisuse) {
   const Tensor q = Zeros({1, 2, 3, 4});
   EXPECT_THROW(Attention(q, q, Zeros({1, 2, 4, 4}), {}), Error);
   EXPECT_THROW(Attention(q, Zeros({1, 3, 3, 4}), Zeros({1, 3, 3, 4}), {}), Error);
-  EXPECT_THROW(Attention(q, q, q, {.window = 2}), Error);
+  EXPECT_THROW(Attention(q, q, q, {.window = -1}), Error);
   EXPECT_THROW(Attention(q, q, q, {.causal = true, .window = -1}), Error);
   EXPECT_THROW(Attention(q, q, q, {.key_length = Zeros({1})}), Error);
   EXPECT_THROW(Attention(q, q, q, {.key_padding = Zeros({1, 4}, DType::kBool)}), Error);

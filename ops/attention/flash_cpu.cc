@@ -58,8 +58,7 @@ void Check(const FlashArgs& args) {
                 args.pages.page_size);
   TESSERA_CHECK(args.prefix_length == nullptr || args.causal, kName,
                 "a prefix length needs the causal mask");
-  TESSERA_CHECK(args.window == 0 || (args.window > 0 && args.causal), kName, "a window of ",
-                args.window, args.causal ? "" : " without the causal mask");
+  TESSERA_CHECK(args.window >= 0, kName, "a window of ", args.window);
   TESSERA_CHECK(args.dropout.p >= 0.0f && args.dropout.p < 1.0f, kName, "dropout probability ",
                 args.dropout.p, " is not in [0, 1)");
   if (args.bias != nullptr) {

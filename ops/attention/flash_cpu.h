@@ -103,7 +103,9 @@ struct FlashArgs {
   bool causal = false;
   int64_t query_offset = 0;
   const int32_t* query_offsets = nullptr;  // [B]
-  // With the causal mask, 0: none; query i sees keys j > i + its offsets - window.
+  // 0: none; query i sees keys j > i + its offsets - window, and without the causal mask those j <
+  // i
+  // + its offsets + window.
   int64_t window = 0;
   const int32_t* prefix_length = nullptr;   // [B]
   const int32_t* key_length = nullptr;      // [B]: keys j < key_length[b]

@@ -208,6 +208,7 @@ bool Sees(const Problem& p, int64_t b, int64_t i, int64_t j) {
   }
   const int64_t offset = c.query_offset + (c.offsets ? p.offsets[b] : 0);
   if (c.window > 0 && j <= i + offset - c.window) return false;
+  if (c.window > 0 && !c.causal && j >= i + offset + c.window) return false;
   return !c.causal || j <= i + offset || (c.prefix && j < p.prefix[b]);
 }
 
@@ -357,21 +358,23 @@ TEST(Flash, EveryMaskCombination) {
 }
 
 // Windows that end inside of blocks, tiles and panels, that are wider than all keys, of one key,
-// and that leave rows without any.
+// and that leave rows without any; before the query's place, and to both sides of it.
 TEST(Flash, Windows) {
   ForEachIsa([] {
     for (const DType dtype : {DType::kFloat32, DType::kBFloat16, DType::kFloat64}) {
       for (const int64_t window : {1, 2, 31, 96, 100, 1000}) {
-        for (const bool rich : {false, true}) {
+        for (const auto& [rich, causal] :
+             {std::pair(false, true), {true, true}, {false, false}, {true, false}}) {
           Case c;
           c.dtype = dtype;
           c.heads = 4;
           c.q_len = rich ? 75 : 290;
           c.k_len = 290;
-          c.query_offset = rich ? 190 : 0;
-          c.causal = true;
+          c.query_offset = !rich ? 0 : causal ? 190 : 90;
+          c.causal = causal;
           c.window = window;
-          c.offsets = c.prefix = c.length = c.padding = c.bias = rich;
+          c.offsets = c.length = c.padding = c.bias = rich;
+          c.prefix = rich && causal;
           c.dropout = rich ? 0.2f : 0.0f;
           c.batch = 1;
           Check(c, static_cast<unsigned>(window));
@@ -541,11 +544,7 @@ TEST(Flash, RefusesWhatDoesNotGoTogether) {
   refuses([](FlashBackwardArgs* a) { a->forward.dtype = DType::kInt64; });
   refuses([](FlashBackwardArgs* a) { a->forward.dropout.p = 1.0f; });
   refuses([](FlashBackwardArgs* a) { a->dbias = a->dq; });
-  refuses([](FlashBackwardArgs* a) { a->forward.window = 2; });  // without the causal mask
-  refuses([](FlashBackwardArgs* a) {
-    a->forward.causal = true;
-    a->forward.window = -1;
-  });
+  refuses([](FlashBackwardArgs* a) { a->forward.window = -1; });
   static const int32_t kTwo[2] = {0, 2};
   refuses([](FlashBackwardArgs* a) { a->forward.kv_head_of = kTwo; });
   refuses([](FlashBackwardArgs* a) { a->forward.key_document = kTwo; });

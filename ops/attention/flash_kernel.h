@@ -63,17 +63,25 @@ TESSERA_FLASH_FN int64_t FlashKeyHead(const FlashArgs& args, int64_t h) {
   return args.kv_head_of != nullptr ? args.kv_head_of[h] : h / (args.heads / args.kv_heads);
 }
 
-// Query i of row b sees keys below this, as far as causality, prefix and lengths go.
+// The place of query i of row b among the keys.
+TESSERA_FLASH_FN int64_t FlashPlace(const FlashArgs& args, int64_t b, int64_t i) {
+  const int64_t place = i + args.query_offset;
+  return args.query_offsets == nullptr ? place : place + args.query_offsets[b];
+}
+
+// Query i of row b sees keys below this, as far as causality, prefix, window and lengths go.
 TESSERA_FLASH_FN int64_t FlashKeyLimit(const FlashArgs& args, int64_t b, int64_t i) {
   int64_t limit = args.k_len;
   if (args.key_length != nullptr && args.key_length[b] < limit) limit = args.key_length[b];
   if (args.causal) {
-    int64_t causal = i + args.query_offset + 1;
-    if (args.query_offsets != nullptr) causal += args.query_offsets[b];
+    int64_t causal = FlashPlace(args, b, i) + 1;
     if (args.prefix_length != nullptr && args.prefix_length[b] > causal) {
       causal = args.prefix_length[b];
     }
     if (causal < limit) limit = causal;
+  } else if (args.window > 0) {
+    const int64_t place = FlashPlace(args, b, i);
+    if (limit - place > args.window) limit = place + args.window;
   }
   return limit < 0 ? 0 : limit;
 }
@@ -81,8 +89,7 @@ TESSERA_FLASH_FN int64_t FlashKeyLimit(const FlashArgs& args, int64_t b, int64_t
 // The first key that a window leaves to query i of row b.
 TESSERA_FLASH_FN int64_t FlashFirstKey(const FlashArgs& args, int64_t b, int64_t i) {
   if (args.window == 0) return 0;
-  int64_t first = i + args.query_offset + 1 - args.window;
-  if (args.query_offsets != nullptr) first += args.query_offsets[b];
+  const int64_t first = FlashPlace(args, b, i) + 1 - args.window;
   return first < 0 ? 0 : first;
 }
 

@@ -55,6 +55,20 @@ json BertConfig(const char* type, const char* architecture) {
           {"id2label", {{"0", "a"}, {"1", "b"}, {"2", "c"}}}};
 }
 
+// Three heads, so that two ranks hold different numbers of them.
+json ModernBertConfig(const char* architecture) {
+  return {{"model_type", "modernbert"}, {"architectures", {architecture}},
+          {"vocab_size", kVocabulary},  {"hidden_size", 24},
+          {"num_hidden_layers", 2},     {"num_attention_heads", 3},
+          {"intermediate_size", 29},    {"max_position_embeddings", 16},
+          {"local_attention", 4},       {"pad_token_id", 3},
+          {"initializer_range", 0.2},   {"embedding_dropout", 0.2},
+          {"attention_dropout", 0.2},   {"mlp_dropout", 0.2},
+          {"classifier_dropout", 0.2},  {"classifier_pooling", "mean"},
+          {"norm_bias", true},          {"mlp_bias", true},
+          {"classifier_bias", true},    {"num_labels", 3}};
+}
+
 Bundle MaskedLmInputs(uint64_t v) {
   return {{keys::kInputIds, Ids(kVocabulary, 1, v)},
           {keys::kAttentionMask, Mask()},
@@ -252,6 +266,17 @@ const std::vector<FamilyCase>& FamilyCases() {
        [](uint64_t v) {
          return Bundle{{keys::kInputIds, Ids(kVocabulary, 1, v)},
                        {keys::kLabels, RowLabels(3, 2, v)}};
+       }},
+      {"modernbert_masked_lm", ModernBertConfig("ModernBertForMaskedLM"), MaskedLmInputs},
+      {"modernbert_sequence", ModernBertConfig("ModernBertForSequenceClassification"),
+       [](uint64_t v) {
+         return Bundle{{keys::kInputIds, Ids(kVocabulary, 1, v)},
+                       {keys::kAttentionMask, Mask()},
+                       {keys::kLabels, RowLabels(3, 2, v)}};
+       }},
+      {"modernbert_tokens", ModernBertConfig("ModernBertForTokenClassification"),
+       [](uint64_t v) {
+         return Bundle{{keys::kInputIds, Ids(kVocabulary, 1, v)}, {keys::kLabels, Ids(3, 2, v)}};
        }},
       {"vit_cls", VitConfig("cls"), ImageInputs},
       {"vit_mean", VitConfig("mean"), ImageInputs},

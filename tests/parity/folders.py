@@ -36,6 +36,9 @@ HALF = {"float16": 4e-3, "bfloat16": 3e-2}  # computed in half precision
 GPT2 = dict(vocab_size=53, n_positions=19, n_embd=24, n_layer=2, n_head=3, bos_token_id=1, eos_token_id=2)
 BERT = dict(vocab_size=51, hidden_size=24, num_hidden_layers=2, num_attention_heads=3,
             intermediate_size=37, max_position_embeddings=23, type_vocab_size=2)
+MODERNBERT = dict(vocab_size=51, hidden_size=24, num_hidden_layers=3, num_attention_heads=3,
+                  intermediate_size=37, max_position_embeddings=23, local_attention=4, pad_token_id=0,
+                  bos_token_id=1, cls_token_id=1, eos_token_id=2, sep_token_id=2, norm_bias=True)
 VIT = dict(hidden_size=24, num_hidden_layers=2, num_attention_heads=3, intermediate_size=37,
            image_size=12, patch_size=4)
 T5 = dict(vocab_size=47, d_model=24, d_kv=7, d_ff=33, num_layers=2, num_heads=3,
@@ -54,6 +57,10 @@ HEADS = {
     "roberta-mlm": ("RobertaForMaskedLM", dict(BERT, pad_token_id=1)),
     "roberta-sequence": ("RobertaForSequenceClassification", dict(BERT, pad_token_id=1, num_labels=3)),
     "roberta-tokens": ("RobertaForTokenClassification", dict(BERT, pad_token_id=1, num_labels=4)),
+    "modernbert": ("ModernBertModel", MODERNBERT),
+    "modernbert-mlm": ("ModernBertForMaskedLM", MODERNBERT),
+    "modernbert-sequence": ("ModernBertForSequenceClassification", dict(MODERNBERT, num_labels=1)),
+    "modernbert-tokens": ("ModernBertForTokenClassification", dict(MODERNBERT, num_labels=4)),
     "vit": ("ViTModel", VIT),
     "vit-labels": ("ViTForImageClassification", dict(VIT, num_labels=5)),
     "t5": ("T5ForConditionalGeneration", T5),
@@ -66,6 +73,7 @@ TIES = {
     "bert-mlm": ("cls.predictions.decoder.weight", "bert.embeddings.word_embeddings.weight"),
     "bert-pretraining": ("cls.predictions.decoder.weight", "bert.embeddings.word_embeddings.weight"),
     "roberta-mlm": ("lm_head.decoder.weight", "roberta.embeddings.word_embeddings.weight"),
+    "modernbert-mlm": ("decoder.weight", "model.embeddings.tok_embeddings.weight"),
     "t5": ("lm_head.weight", "shared.weight"),
     "t5-v1_1": ("lm_head.weight", "shared.weight"),
     "mt5": ("lm_head.weight", "shared.weight"),
@@ -78,13 +86,13 @@ def cases():
     configuration ties them."""
     for head in HEADS:
         yield head, "plain"
-    for head in ("gpt2", "bert-mlm", "roberta-sequence", "vit-labels", "t5", "t5-v1_1"):
+    for head in ("gpt2", "bert-mlm", "roberta-sequence", "modernbert-mlm", "vit-labels", "t5", "t5-v1_1"):
         yield head, "float16"
         yield head, "bfloat16"
     for head in TIES:
         yield head, "twice"
         yield head, "differing"
-    for head in ("gpt2", "bert-mlm", "bert-pretraining", "roberta-mlm"):
+    for head in ("gpt2", "bert-mlm", "bert-pretraining", "roberta-mlm", "modernbert-mlm"):
         yield head, "untied"
     for head in ("gpt2", "bert-mlm", "roberta-mlm", "vit-labels", "t5", "t5-v1_1"):
         yield head, "bin"
@@ -125,7 +133,7 @@ def outputs_of(model, head, inputs):
     names = ("logits", "prediction_logits", "seq_relationship_logits", "pooler_output",
              "encoder_last_hidden_state")
     wanted = {n: out[n].contiguous() for n in names if out.get(n) is not None}
-    if head in ("bert", "roberta", "vit"):
+    if head in ("bert", "roberta", "modernbert", "vit"):
         wanted["last_hidden_state"] = out["last_hidden_state"].contiguous()
     return wanted
 

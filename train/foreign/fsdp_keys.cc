@@ -148,6 +148,7 @@ StatusOr<std::string> WrapClass(const std::string& name) {
       new std::map<std::string, std::string>{{"GPT2Block", "TransformerBlock"},
                                              {"BertLayer", "TransformerBlock"},
                                              {"RobertaLayer", "TransformerBlock"},
+                                             {"ModernBertEncoderLayer", "TransformerBlock"},
                                              {"ViTLayer", "TransformerBlock"},
                                              {"GLMBlock", "TransformerBlock"},
                                              {"GlmBlock", "TransformerBlock"},

@@ -4,8 +4,8 @@
 //
 //   TESSERA_ASSIGN_OR_RETURN(const RotaryKeys keys, ReadRotaryKeys(json, "llama", 4096));
 //   // {"rope_scaling": {"rope_type": "linear", "factor": 4}}: keys.max_positions is 16384
-#ifndef TESSERA_MODELS_LLAMA_ROTARY_KEYS_H_
-#define TESSERA_MODELS_LLAMA_ROTARY_KEYS_H_
+#ifndef TESSERA_MODELS_ROTARY_KEYS_H_
+#define TESSERA_MODELS_ROTARY_KEYS_H_
 
 #include <cstdint>
 #include <string>
@@ -30,8 +30,10 @@ struct RotaryDefaults {
   // Not empty: the keys may be in `rope_parameters.<layer_type>` ("sliding_attention"), as
   // transformers 5 writes them.
   std::string layer_type = {};
-  // Another name of the base beside the section. Its layers have no scaling there.
+  // Another name of the base beside the section. Its layers have no scaling there, unless one
+  // section is for all layers.
   std::string base_key = "rope_theta";
+  bool one_section = false;
 };
 
 // `family` begins messages: "config of llama: 'rope_scaling.factor' ...".
@@ -41,4 +43,4 @@ StatusOr<RotaryKeys> ReadRotaryKeys(const nlohmann::json& json, const std::strin
 
 }  // namespace tessera::models
 
-#endif  // TESSERA_MODELS_LLAMA_ROTARY_KEYS_H_
+#endif  // TESSERA_MODELS_ROTARY_KEYS_H_

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "models/llama/rotary_keys.h"
+#include "models/rotary_keys.h"
 
 #include <algorithm>
 #include <cmath>
@@ -116,7 +116,7 @@ StatusOr<Section> FindSection(const json& config, const std::string& family,
     if (!section.keys.is_object()) {
       return InvalidArgument("config of ", family, ": '", section.name, "' must be an object");
     }
-  } else if (defaults.base_key != "rope_theta") {
+  } else if (defaults.base_key != "rope_theta" && !defaults.one_section) {
     section.keys = json::object();  // those of the other layers
   }
   for (const auto& [key, value] : section.keys.items()) {
