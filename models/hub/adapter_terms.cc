@@ -80,6 +80,17 @@ nn::LowRankConfig TermOf(const AdapterConfig& config, const std::string& name, b
   return term;
 }
 
+// All names of the layers that have terms.
+std::set<std::string> AdaptedNames(Model& whole, const AdapterPlan& plan) {
+  std::set<std::string> names;
+  for (const auto& [path, term] : plan.terms) {
+    for (std::string& name : ModuleNamesInModel(whole, path, plan.version)) {
+      names.insert(std::move(name));
+    }
+  }
+  return names;
+}
+
 Status AddTerms(Model& whole, AdapterPlan* plan) {
   const AdapterConfig& config = plan->config;
   std::vector<std::string> linear, others;
@@ -113,11 +124,12 @@ Status AddTerms(Model& whole, AdapterPlan* plan) {
   // Layers that have no module here (convolutions).
   for (const nn::Parameter* p : whole.Parameters()) {
     for (const std::string& name : NamesInModel(whole, p->name, plan->version)) {
-      if (config.Targets(ModuleOf(name), false)) others.push_back(ModuleOf(p->name));
+      if (config.Targets(ModuleOf(name), false)) others.push_back(ModuleOf(name));
     }
   }
+  const std::set<std::string> adapted = AdaptedNames(whole, *plan);
   for (const std::string& module : others) {
-    if (plan->terms.count(module) > 0) continue;  // a part of that layer
+    if (adapted.count(module) > 0) continue;  // a part of that layer
     return InvalidArgument("the adapter's target_modules name '", module,
                            "', which is neither a linear layer nor an embedding");
   }
@@ -129,12 +141,7 @@ Status AddTerms(Model& whole, AdapterPlan* plan) {
 // Of modules_to_save, and the biases that train.
 void AddReplaced(Model& whole, AdapterPlan* plan) {
   const AdapterConfig& config = plan->config;
-  std::set<std::string> adapted;
-  for (const auto& [path, term] : plan->terms) {
-    for (std::string& name : ModuleNamesInModel(whole, path, plan->version)) {
-      adapted.insert(std::move(name));
-    }
-  }
+  const std::set<std::string> adapted = AdaptedNames(whole, *plan);
   whole.VisitParameters([&](const nn::Parameter& p) {
     if (!p.can_train) return;
     std::vector<std::string> names;

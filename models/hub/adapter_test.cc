@@ -466,7 +466,7 @@ TEST_F(AdapterTest, EntriesOfTheBaseReplaceIt) {
     EXPECT_EQ(LogitsOf(*Load(base, {folder}, /*map=*/true)).ToVector<float>(),
               alone.ToVector<float>());
     // As one of several, too.
-    const auto second = Load(base, {SaveRandomAdapter(base, {}, 9, "first"), folder});
+    const auto second = Load(base, {SaveRandomAdapter(base, json::object(), 9, "first"), folder});
     EXPECT_EQ(LogitsOf(*second, 1).ToVector<float>(), alone.ToVector<float>());
 
     Tensors other = same;
@@ -495,8 +495,9 @@ TEST_F(AdapterTest, EntriesOfTheBaseReplaceIt) {
     for (const bool map : {false, true}) {
       EXPECT_EQ(LogitsOf(*Load(base, {folder}, map)).ToVector<float>(), expected.ToVector<float>());
     }
-    ASSERT_TRUE(ConvertModel(base, Path("merged"), {.adapter = folder}).ok());
-    ExpectClose(LogitsOf(*Load(Path("merged"), {})), expected, 1e-5, "merged");
+    const std::string merged = Path(tied ? "tied_merged" : "merged");
+    ASSERT_TRUE(ConvertModel(base, merged, {.adapter = folder}).ok());
+    ExpectClose(LogitsOf(*Load(merged, {})), expected, 1e-5, "merged");
     // Written again it has them still.
     const auto loaded = LoadModel(base);
     const auto attached = LoadAdapter(**loaded, folder);
@@ -506,7 +507,7 @@ TEST_F(AdapterTest, EntriesOfTheBaseReplaceIt) {
     ASSERT_TRUE(saved.ok()) << Message(saved);
     EXPECT_EQ(LogitsOf(*Load(base, {Path("again")})).ToVector<float>(), expected.ToVector<float>());
     // Another adapter of the same model has the base as it is.
-    const std::string first = SaveRandomAdapter(base, {}, 9, "first");
+    const std::string first = SaveRandomAdapter(base, json::object(), 9, "first");
     const auto refused = LoadModel(base, {.adapters = {first, folder}});
     EXPECT_NE(
         Message(refused.status()).find("only the first adapter of a model may have a base of"),
@@ -545,8 +546,9 @@ TEST_F(AdapterTest, ATiedWeightThatIsSavedGoesApart) {
       EXPECT_EQ(ValuesOf(*model, saved), own);
       EXPECT_EQ(ValuesOf(*model, kept), before);
     }
-    ASSERT_TRUE(ConvertModel(base, Path("merged"), {.adapter = folder}).ok());
-    ExpectClose(LogitsOf(*Load(Path("merged"), {})), LogitsOf(*Load(base, {folder})), 1e-5, saved);
+    const std::string merged = Path("merged_" + module);
+    ASSERT_TRUE(ConvertModel(base, merged, {.adapter = folder}).ok());
+    ExpectClose(LogitsOf(*Load(merged, {})), LogitsOf(*Load(base, {folder})), 1e-5, saved);
     // ensure_weight_tying: PEFT's file has both.
     json config = *ReadJsonFile(folder + "/adapter_config.json");
     config["ensure_weight_tying"] = true;
