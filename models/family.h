@@ -88,6 +88,9 @@ struct Family {
   // Names the Hub's files use for a parameter of ours, tried in order after the name itself;
   // nullptr: none.
   std::vector<std::string> (*other_names)(const std::string& parameter) = nullptr;
+  // What transformers calls a parameter of ours in its models, in version 4 or 5: adapters know
+  // modules by these names (models/hub/adapter.h). nullptr: by its name and other_names.
+  std::vector<std::string> (*names_in_model)(const std::string& parameter, int version) = nullptr;
   // Entries of the Hub's files that are no parameters (buffers) and are passed over; nullptr: none.
   bool (*ignored_entry)(const std::string& name) = nullptr;
   // Of two entries for one parameter that differ, whether this is the one that counts; nullptr, or
@@ -96,6 +99,10 @@ struct Family {
   // Changes a configuration to that of the same model whose parameters are all its own, for files
   // in which those that it ties differ; nullptr: the family has no such model.
   void (*untie)(nlohmann::json* config) = nullptr;
+  // Where transformers 4 scales what a tied head is fed, and no other's: makes a configuration one
+  // of a head that is fed nothing scaled, and returns what its weight is multiplied by; nullptr:
+  // none is.
+  double (*scale_of_head)(nlohmann::json* config) = nullptr;
   // The other way round, where what a configuration does not tie is tied if the files have both and
   // they are equal; nullptr: the configuration's word counts.
   void (*tie)(nlohmann::json* config) = nullptr;

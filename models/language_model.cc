@@ -101,7 +101,7 @@ Bundle LanguageModelOutputs(nn::VocabParallelHead& head, const Tensor& h, const 
   CrossEntropyOptions loss = LossOptionsOf(options);
   const int64_t chunk = ChunkTokens(head, h_BTC, options);
   if (targets.defined() && chunk > 0 && targets.numel() > chunk) {
-    out.set(keys::kLoss, head.ChunkedLoss(h_BTC, targets, loss, chunk));
+    out.set(keys::kLoss, head.ChunkedLoss(h_BTC, targets, loss, chunk, context));
     return out;
   }
   const Tensor logits_BTV = head.Forward(h_BTC, context);

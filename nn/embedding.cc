@@ -65,7 +65,8 @@ Tensor VocabParallelEmbedding::Forward(const Tensor& ids, const ForwardContext& 
     const Tensor local = LookUp(weight_, ids,
                                 {.vocab_begin = share.begin,
                                  .global_vocab = config_.rows,
-                                 .padding_idx = config_.padding_idx});
+                                 .padding_idx = config_.padding_idx},
+                                context);
     Tensor h = ReduceFromGroup(local, group);
     if (config_.scale != 1) h = Mul(h, RoundedTo(h.dtype(), config_.scale));
     if (!context.training || context.neftune_noise_alpha == 0 || h.device().is_meta()) return h;
@@ -82,10 +83,17 @@ ReplicatedEmbedding::ReplicatedEmbedding(const EmbeddingConfig& config, const Sc
   weight_.table = true;
 }
 
-Tensor ReplicatedEmbedding::Forward(const Tensor& ids) const {
-  return Call(ids, [&] { return LookUp(weight_, ids, {.padding_idx = config_.padding_idx}); });
+Tensor ReplicatedEmbedding::Forward(const Tensor& ids, const ForwardContext& context) const {
+  return Call(ids,
+              [&] { return LookUp(weight_, ids, {.padding_idx = config_.padding_idx}, context); });
 }
 
+std::optional<LinearLayout> VocabParallelEmbedding::term_layout() const {
+  return LinearLayout::kInOut;
+}
+std::optional<LinearLayout> ReplicatedEmbedding::term_layout() const {
+  return LinearLayout::kInOut;
+}
 std::optional<LinearLayout> VocabParallelHead::linear_layout() const {
   return LinearLayout::kOutIn;
 }
@@ -112,11 +120,11 @@ Tensor VocabParallelHead::Forward(const Tensor& h, const ForwardContext& context
 }
 
 Tensor VocabParallelHead::ChunkedLoss(const Tensor& h, const Tensor& targets,
-                                      const CrossEntropyOptions& options,
-                                      int64_t chunk_rows) const {
+                                      const CrossEntropyOptions& options, int64_t chunk_rows,
+                                      const ForwardContext& context) const {
   return Call(h, [&] {
     if (!IsDense(weight_)) {
-      const Tensor logits = Multiply(weight_, LinearLayout::kOutIn, h, {});
+      const Tensor logits = Multiply(weight_, LinearLayout::kOutIn, h, {}, context);
       return CrossEntropy(logits, targets, LossOptions(options));
     }
     return LinearCrossEntropy(h, weight_.tensor, targets, LossOptions(options), chunk_rows);

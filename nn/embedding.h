@@ -37,6 +37,7 @@ class VocabParallelEmbedding : public Module {
   VocabParallelEmbedding(VocabParallelEmbedding& shared, const Scope& scope);
   std::string_view kind() const override { return "VocabParallelEmbedding"; }
   bool looks_up() const override { return true; }
+  std::optional<LinearLayout> term_layout() const override;
   VocabularyUse vocabulary_use() const override { return VocabularyUse::kTable; }
   // int64 ids [...] to [..., width], whole on every rank. An id beyond the table throws Error.
   Tensor Forward(const Tensor& ids, const ForwardContext& context = {}) const;
@@ -53,7 +54,8 @@ class ReplicatedEmbedding : public Module {
   ReplicatedEmbedding(const EmbeddingConfig& config, const Scope& scope);
   std::string_view kind() const override { return "ReplicatedEmbedding"; }
   bool looks_up() const override { return true; }
-  Tensor Forward(const Tensor& ids) const;
+  std::optional<LinearLayout> term_layout() const override;
+  Tensor Forward(const Tensor& ids, const ForwardContext& context = {}) const;
 
  private:
   const EmbeddingConfig config_;
@@ -77,7 +79,7 @@ class VocabParallelHead : public Module {
   // The loss of h [..., C] without the logits, where the weight is dense: LinearCrossEntropy. On a
   // rank that has the whole vocabulary.
   Tensor ChunkedLoss(const Tensor& h, const Tensor& targets, const CrossEntropyOptions& options,
-                     int64_t chunk_rows) const;
+                     int64_t chunk_rows, const ForwardContext& context = {}) const;
   // All columns, on every rank.
   Tensor Gather(const Tensor& local_logits) const;
   // `options` completed with the group and this rank's range of the vocabulary.

@@ -20,9 +20,9 @@ namespace {
 int OutDim(LinearLayout layout) { return layout == LinearLayout::kOutIn ? 0 : 1; }
 int InDim(LinearLayout layout) { return 1 - OutDim(layout); }
 
-// Else its outputs, where it is cut at all.
+// Else its outputs, where it is cut at all. A table's inputs are its rows.
 bool SplitsInputs(const Module& layer, const Parameter& weight) {
-  return weight.placement.is_split() && layer.kind() == "RowParallelLinear";
+  return weight.placement.is_split() && (layer.looks_up() || layer.kind() == "RowParallelLinear");
 }
 
 // Of a matrix [features, rank], or [rank, features] with `at` 1, whose features lie as those of the
@@ -51,8 +51,9 @@ Placement OfOutputs(const Placement& weight, int dim, bool split) {
   return {{weight.global_shape()[dim]}, {weight.local_shape()[dim]}, std::move(boxes)};
 }
 
-Init BeginOf(const LowRankConfig& config, const Parameter& weight, LinearLayout layout) {
-  if (config.a_init.kind != Init::Kind::kZeros) return config.a_init;
+Init BeginOf(const LowRankConfig& config, const Module& layer, const Parameter& weight,
+             LinearLayout layout) {
+  if (layer.looks_up() || config.a_init.kind != Init::Kind::kZeros) return config.a_init;
   const auto inputs = static_cast<double>(weight.placement.global_shape()[InDim(layout)]);
   return Init::Uniform(1.0 / std::sqrt(inputs));
 }
@@ -102,25 +103,37 @@ Tensor MergedWeight(const Tensor& weight, LinearLayout layout, const Tensor& a, 
   return Cast(sum, weight.dtype());
 }
 
+LowRankNames::LowRankNames(bool table, int adapter) {
+  const std::string number = adapter == 0 ? "" : Concat(".", adapter);
+  a = table ? "lora_embedding_A" + number : "lora_A" + number + ".weight";
+  b = table ? "lora_embedding_B" + number : "lora_B" + number + ".weight";
+  magnitude = "lora_magnitude_vector" + number;
+}
+
 LowRankTerm::LowRankTerm(const LowRankConfig& config, Module& layer, const Parameter& weight,
-                         const std::string& suffix)
+                         int adapter)
+    : LowRankTerm(config, layer, weight, LowRankNames(layer.looks_up(), adapter),
+                  adapter == 0 ? "" : Concat(".", adapter)) {}
+
+LowRankTerm::LowRankTerm(const LowRankConfig& config, Module& layer, const Parameter& weight,
+                         const LowRankNames& names, const std::string& suffix)
     : Module({layer.path(), &layer, BuildOf(layer)}),
       config_(config),
-      layout_(layer.linear_layout().value()),
+      layout_(layer.term_layout().value()),
       noise_path_(layer.path() + ".lora_dropout" + suffix),
       splits_inputs_(SplitsInputs(layer, weight)),
-      a_(AddParameter("lora_A" + suffix + ".weight",
+      a_(AddParameter(names.a,
                       Beside(weight.placement, InDim(layout_), config.rank, 1, splits_inputs_),
-                      BeginOf(config, weight, layout_))),
-      b_(AddParameter("lora_B" + suffix + ".weight",
+                      BeginOf(config, layer, weight, layout_))),
+      b_(AddParameter(names.b,
                       Beside(weight.placement, OutDim(layout_), config.rank, 0,
                              weight.placement.is_split() && !splits_inputs_),
                       config.b_init)) {
   const bool splits_outputs = weight.placement.is_split() && !splits_inputs_;
   if (config.magnitude) {
     magnitude_ =
-        &AddParameter("lora_magnitude_vector" + suffix,
-                      OfOutputs(weight.placement, OutDim(layout_), splits_outputs), Init::Ones());
+        &AddParameter(names.magnitude, OfOutputs(weight.placement, OutDim(layout_), splits_outputs),
+                      Init::Ones());
   }
   TESSERA_CHECK(!config.subtract_start || !config.magnitude, "low_rank", path(),
                 ": DoRA's magnitudes and subtract_start do not go together");
@@ -176,8 +189,7 @@ Tensor LowRankTerm::Forward(const Parameter& weight, const WeightForm* base, con
   if (a_start_ != nullptr) term = Sub(term, product(x, *a_start_, *b_start_));
   if (magnitude_ == nullptr) return Add(Base(weight, base, layout_, x, bias, context), term);
   TESSERA_CHECK(base == nullptr, "low_rank", path(), ": DoRA needs the weight's own numbers");
-  const Tensor gain =
-      Div(magnitude_->tensor, Cast(RowNorms(weight.tensor.Detach()), magnitude_->tensor.dtype()));
+  const Tensor gain = Gain(weight);
   // What is dropped is dropped on its way to all that training changes, as PEFT has it.
   const Tensor plain = Linear(dropped, weight.tensor, {}, layout_);
   const Tensor y =
@@ -185,6 +197,23 @@ Tensor LowRankTerm::Forward(const Parameter& weight, const WeightForm* base, con
                   Mul(term, gain))
             : Mul(Add(plain, term), gain);
   return bias.defined() ? Add(y, bias) : y;
+}
+
+Tensor LowRankTerm::LookUp(const Parameter& table, const WeightForm* base, const Tensor& ids,
+                           const EmbeddingOptions& options, const ForwardContext& context) const {
+  const Tensor rows = base == nullptr ? Embedding(table.tensor, ids, options)
+                                      : base->LookUp(table, ids, options, context);
+  const Tensor a_VR = Contiguous(Transpose(a_.tensor, 0, 1));
+  const Tensor low = Mul(Embedding(a_VR, ids, options), config_.scale);
+  const Tensor y = Add(rows, Linear(low, b_.tensor, {}, LinearLayout::kOutIn));
+  if (magnitude_ == nullptr) return y;
+  TESSERA_CHECK(base == nullptr, "low_rank", path(), ": DoRA needs the weight's own numbers");
+  return Mul(y, Gain(table));
+}
+
+Tensor LowRankTerm::Gain(const Parameter& weight) const {
+  return Div(magnitude_->tensor,
+             Cast(RowNorms(weight.tensor.Detach()), magnitude_->tensor.dtype()));
 }
 
 Tensor LowRankTerm::RowNorms(const Tensor& weight) const {
@@ -232,8 +261,8 @@ void LowRankTerm::Write(Parameter& p, const std::function<void()>& write) const 
 }
 
 AdaptedWeight& AdaptedWeight::Of(Module& layer) {
-  TESSERA_CHECK(layer.linear_layout().has_value(), "low_rank", "'", layer.path(),
-                "' is no linear layer");
+  TESSERA_CHECK(layer.term_layout().has_value(), "low_rank", "'", layer.path(),
+                "' is neither a linear layer nor an embedding");
   const auto& own = layer.own_parameters();
   const auto weight = std::find_if(
       own.begin(), own.end(), [&](const auto& p) { return p->name == layer.path() + ".weight"; });
@@ -251,8 +280,7 @@ AdaptedWeight& AdaptedWeight::Of(Module& layer) {
 LowRankTerm& AdaptedWeight::AddTerm(int adapter, const LowRankConfig& config) {
   TESSERA_CHECK(adapter >= 0 && term(adapter) == nullptr, "low_rank", "'", weight_.name,
                 "' has a term of adapter ", adapter, " already");
-  const std::string suffix = adapter == 0 ? "" : Concat(".", adapter);
-  auto made = std::make_unique<LowRankTerm>(config, layer_, weight_, suffix);
+  auto made = std::make_unique<LowRankTerm>(config, layer_, weight_, adapter);
   if (terms_.size() <= static_cast<size_t>(adapter)) {
     terms_.resize(static_cast<size_t>(adapter) + 1);
   }
@@ -276,9 +304,11 @@ Tensor AdaptedWeight::Multiply(const Parameter& weight, LinearLayout layout, con
 }
 
 Tensor AdaptedWeight::LookUp(const Parameter& table, const Tensor& ids,
-                             const EmbeddingOptions& options) const {
+                             const EmbeddingOptions& options, const ForwardContext& context) const {
+  const LowRankTerm* const own = term(context.adapter);
+  if (own != nullptr) return own->LookUp(table, base_.get(), ids, options, context);
   return base_ == nullptr ? Embedding(table.tensor, ids, options)
-                          : base_->LookUp(table, ids, options);
+                          : base_->LookUp(table, ids, options, context);
 }
 
 }  // namespace tessera::nn

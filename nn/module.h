@@ -166,6 +166,9 @@ class Module {
   virtual std::string_view kind() const { return ""; }
   // How `weight` lies, of a linear layer or a head over a vocabulary; nullopt: this is neither.
   virtual std::optional<LinearLayout> linear_layout() const { return std::nullopt; }
+  // How a low-rank term stands beside `weight` (nn/low_rank.h): as this, where rows of a table are
+  // the inputs of a layer that looks them up; nullopt: it takes none.
+  virtual std::optional<LinearLayout> term_layout() const { return linear_layout(); }
   // Whether rows of its parameters are looked up: nothing is multiplied by them, and the backward
   // pass does not read them.
   virtual bool looks_up() const { return false; }

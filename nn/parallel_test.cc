@@ -269,6 +269,46 @@ TEST_P(ParallelLayerTest, TermsWithDropoutAndMagnitudesAreThoseOfOneRank) {
   });
 }
 
+// A table's term is a row of W + scale (B A)^T, on whichever rank the row is.
+TEST_P(ParallelLayerTest, TermsOfTablesAreRowsOfTheMergedOne) {
+  const Tensor ids = RandomIndices({2, 4}, 13, 2);
+  const auto adapt = [](Module& table, const LowRankConfig& config) {
+    LowRankTerm& term = AdaptedWeight::Of(table).AddTerm(0, config);
+    for (const auto& p : term.own_parameters()) {
+      p->init = Init::Normal(1);
+      InitialiseParameter(*p, 3);
+    }
+  };
+  const EmbeddingConfig size = {.rows = 13, .width = 5, .init = Init::Normal(1)};
+  for (const bool magnitude : {false, true}) {
+    const LowRankConfig config = {.rank = 3, .scale = 0.7, .magnitude = magnitude};
+    VocabParallelEmbedding plain(size, RootScope(nullptr));
+    const Tensor base = plain.Forward(ids).Detach();
+    adapt(plain, config);
+    const auto tensor = [&](const std::string& name) {
+      return plain.FindParameter(name)->tensor.Detach();
+    };
+    const Tensor merged = MergedWeight(tensor("weight"), LinearLayout::kInOut,
+                                       tensor("lora_embedding_A"), tensor("lora_embedding_B"), 0.7,
+                                       magnitude ? tensor("lora_magnitude_vector") : Tensor());
+    const Tensor expected = Embedding(merged, ids);
+    RunRanks(GetParam(), [&](std::shared_ptr<Communicator> world) {
+      VocabParallelEmbedding split(size, RootScope(world));
+      adapt(split, config);
+      ExpectClose(split.Forward(ids).Detach(), expected, 1e-12, "vocabulary");
+      ExpectClose(split.Forward(ids, {.adapter = ForwardContext::kNoAdapter}).Detach(), base, 1e-13,
+                  "none");
+      ReplicatedEmbedding whole(size, RootScope(world));
+      adapt(whole, config);
+      ExpectClose(whole.Forward(ids).Detach(), expected, 1e-12, "whole");
+      if (magnitude) return;  // norms have no gradient
+      const Tensor scale = Full({1}, 1.5, DType::kFloat64);
+      CheckGradients(world, split, scale,
+                     [&](const Tensor& s) { return Mul(split.Forward(ids), s); });
+    });
+  }
+}
+
 TEST_P(ParallelLayerTest, ReplicatedLinearAndNorms) {
   RunRanks(GetParam(), [&](std::shared_ptr<Communicator> world) {
     const Tensor x = RandomTensor({2, 3, 5}, 1);

@@ -12,7 +12,9 @@ Tensor QuantizedWeight::Multiply(const Parameter& weight, LinearLayout layout, c
 }
 
 Tensor QuantizedWeight::LookUp(const Parameter& table, const Tensor& ids,
-                               const EmbeddingOptions& options) const {
+                               const EmbeddingOptions& options,
+                               const ForwardContext& context) const {
+  static_cast<void>(context);
   return QuantizedEmbedding(matrix_, ids, table.tensor.dtype(), options);
 }
 

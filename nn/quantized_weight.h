@@ -27,8 +27,8 @@ class QuantizedWeight : public WeightForm {
 
   Tensor Multiply(const Parameter& weight, LinearLayout layout, const Tensor& x, const Tensor& bias,
                   const ForwardContext& context) const override;
-  Tensor LookUp(const Parameter& table, const Tensor& ids,
-                const EmbeddingOptions& options) const override;
+  Tensor LookUp(const Parameter& table, const Tensor& ids, const EmbeddingOptions& options,
+                const ForwardContext& context) const override;
 
  private:
   const QuantizedMatrix matrix_;

@@ -9,9 +9,10 @@ Tensor Multiply(const Parameter& weight, LinearLayout layout, const Tensor& x, c
                          : weight.form->Multiply(weight, layout, x, bias, context);
 }
 
-Tensor LookUp(const Parameter& table, const Tensor& ids, const EmbeddingOptions& options) {
+Tensor LookUp(const Parameter& table, const Tensor& ids, const EmbeddingOptions& options,
+              const ForwardContext& context) {
   return IsDense(table) ? Embedding(table.tensor, ids, options)
-                        : table.form->LookUp(table, ids, options);
+                        : table.form->LookUp(table, ids, options, context);
 }
 
 }  // namespace tessera::nn

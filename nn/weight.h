@@ -35,15 +35,16 @@ class WeightForm {
   virtual Tensor Multiply(const Parameter& weight, LinearLayout layout, const Tensor& x,
                           const Tensor& bias, const ForwardContext& context) const = 0;
   // int64 ids [...] to [..., width]: as ops/index/index.h's Embedding.
-  virtual Tensor LookUp(const Parameter& table, const Tensor& ids,
-                        const EmbeddingOptions& options) const = 0;
+  virtual Tensor LookUp(const Parameter& table, const Tensor& ids, const EmbeddingOptions& options,
+                        const ForwardContext& context) const = 0;
   // This form, where adapters add terms to it (nn/low_rank.h); else nullptr.
   virtual const AdaptedWeight* adapted() const { return nullptr; }
 };
 
 Tensor Multiply(const Parameter& weight, LinearLayout layout, const Tensor& x, const Tensor& bias,
                 const ForwardContext& context = {});
-Tensor LookUp(const Parameter& table, const Tensor& ids, const EmbeddingOptions& options);
+Tensor LookUp(const Parameter& table, const Tensor& ids, const EmbeddingOptions& options,
+              const ForwardContext& context = {});
 
 // Whether operations that fuse more than the product may take the tensor itself.
 inline bool IsDense(const Parameter& weight) { return weight.form == nullptr; }

@@ -274,9 +274,9 @@ Bundle Bert::Embed(Bundle in, const RunOptions& options) const {
                               ? in.at(keys::kTokenTypeIds)
                               : Zeros(ids_BT.shape(), DType::kInt64, ids_BT.device());
   const nn::ForwardContext context = ContextFor(in, options);
-  Tensor x_BTC =
-      Add(Add(encoder_->words->Forward(ids_BT, context), encoder_->types->Forward(types_BT)),
-          encoder_->positions->Forward(in.at(keys::kPositionIds)));
+  Tensor x_BTC = Add(
+      Add(encoder_->words->Forward(ids_BT, context), encoder_->types->Forward(types_BT, context)),
+      encoder_->positions->Forward(in.at(keys::kPositionIds), context));
   if (build().sequence_parallel) x_BTC = ScatterToGroup(x_BTC, 1, build().tensor_parallel);
   in.erase(keys::kInputIds);
   in.erase(keys::kTokenTypeIds);

@@ -169,11 +169,11 @@ Bundle Glm::Embed(Bundle in, const RunOptions& options) const {
   const bool both = positions.ndim() == 3 && positions.size(1) == 2;
   const Tensor place_BT = positions.ndim() == 3 ? Coordinate(positions, 0) : positions;
   Tensor x_BTC = Add(word_embeddings_->Forward(ids_BT, context),
-                     transformer_->position_embeddings->Forward(place_BT));
+                     transformer_->position_embeddings->Forward(place_BT, context));
   if (transformer_->block_position_embeddings != nullptr) {
     const Tensor within_BT =
         both ? Coordinate(positions, 1) : Zeros(place_BT.shape(), DType::kInt64, place_BT.device());
-    x_BTC = Add(x_BTC, transformer_->block_position_embeddings->Forward(within_BT));
+    x_BTC = Add(x_BTC, transformer_->block_position_embeddings->Forward(within_BT, context));
   }
   if (build().sequence_parallel) x_BTC = ScatterToGroup(x_BTC, 1, build().tensor_parallel);
   in.erase(keys::kInputIds);

@@ -131,8 +131,8 @@ Bundle Gpt::Embed(Bundle in, const RunOptions& options) const {
   Tensor positions_BT = in.at(keys::kPositionIds);
   const int64_t before = prefix(context.adapter).positions;
   if (before > 0) positions_BT = Add(positions_BT, static_cast<double>(before));
-  Tensor x_BTC =
-      Add(transformer_->wte->Forward(ids_BT, context), transformer_->wpe->Forward(positions_BT));
+  Tensor x_BTC = Add(transformer_->wte->Forward(ids_BT, context),
+                     transformer_->wpe->Forward(positions_BT, context));
   if (build().sequence_parallel) x_BTC = ScatterToGroup(x_BTC, 1, build().tensor_parallel);
   in.erase(keys::kInputIds);
   in.set(keys::kHidden, transformer_->drop->Forward(x_BTC, context));

@@ -2,6 +2,7 @@
 #include "models/hub/adapter.h"
 
 #include <algorithm>
+#include <cstring>
 #include <map>
 #include <set>
 
@@ -15,74 +16,79 @@ namespace tessera::models {
 namespace {
 
 constexpr char kWeight[] = ".weight";
-constexpr char kBias[] = ".bias";
 
-// Of modules_to_save, and the biases that train.
-bool Replaces(const AdapterConfig& config, const WantedTerms& wanted, const nn::Parameter& p) {
-  if (!p.can_train) return false;
-  if (config.Saves(ModuleOf(p.name))) return true;
-  if (!p.name.ends_with(kBias)) return false;
-  return config.bias == "all" || (config.bias == "lora_only" && wanted.count(ModuleOf(p.name)) > 0);
-}
-
-Status CheckReplaced(Model& whole, const AdapterConfig& config, const WantedTerms& wanted,
-                     int adapter) {
-  std::set<const nn::Parameter*> tied;
-  bool any = false;
-  Status status;
-  whole.VisitParameters([&](nn::Parameter& p) {
-    if (p.tied_to != nullptr) tied.insert({&p, p.tied_to});
-  });
-  whole.VisitParameters([&](nn::Parameter& p) {
-    if (!Replaces(config, wanted, p)) return;
-    any = true;
-    if (tied.count(&p) > 0) {
-      status.Update(InvalidArgument("the adapter's modules_to_save name '", ModuleOf(p.name),
-                                    "', whose weight is tied to another module's; such a model "
-                                    "cannot train one of them alone"));
-    }
-  });
-  if (any && adapter > 0) {
-    status.Update(
-        InvalidArgument("the adapter has modules of its own (modules_to_save, bias); only "
-                        "the first one of a model may"));
-  }
-  for (const std::string& name : config.modules_to_save) {
-    bool found = false;
-    whole.VisitModules([&](nn::Module& m) {
-      found = found || m.path() == name || m.path().ends_with("." + name);
-    });
-    if (!found) {
-      status.Update(InvalidArgument("the adapter's modules_to_save name '", name,
-                                    "', which this model does not have"));
+// A weight that trains while others that are tied to it do not.
+Status CheckTrainsAlone(Model& whole, const AdapterPlan& plan) {
+  const std::vector<TiedParameters> ties = TiesOf(whole);
+  for (const TiedParameters& tied : ties) {
+    for (const nn::Parameter* p : tied) {
+      if (plan.replaced.count(p->name) == 0) continue;
+      return InvalidArgument("the adapter's modules_to_save name '", ModuleOf(p->name),
+                             "', whose weight is tied to another module's; such a model cannot "
+                             "train one of them alone");
     }
   }
-  return status;
+  if (!plan.config.ensure_weight_tying || ties.empty()) return OkStatus();
+  return InvalidArgument("ensure_weight_tying: matrices that two modules share do not train");
 }
 
-AttachedAdapter Attach(Model& model, const AdapterConfig& config, const WantedTerms& wanted,
-                       int adapter) {
+Status CheckReplaced(const AdapterPlan& plan, int adapter) {
+  if (plan.replaced.empty() || adapter == 0) return OkStatus();
+  return InvalidArgument(
+      "the adapter has modules of its own (modules_to_save, bias); only the "
+      "first one of a model may");
+}
+
+AttachedAdapter Attach(Model& model, const AdapterPlan& plan, int adapter) {
   AttachedAdapter attached;
   std::vector<nn::Module*> layers;  // terms are children that come to them
   model.VisitModules([&](nn::Module& layer) {
-    if (layer.linear_layout() && wanted.count(layer.path()) > 0) layers.push_back(&layer);
+    if (layer.term_layout() && plan.terms.count(layer.path()) > 0) layers.push_back(&layer);
   });
   model.VisitParameters([&](nn::Parameter& p) {
-    if (Replaces(config, wanted, p)) attached.replaced.push_back(&p);
+    if (plan.replaced.count(p.name) > 0) attached.replaced.push_back(&p);
   });
   for (nn::Module* layer : layers) {
     nn::LowRankTerm& term =
-        nn::AdaptedWeight::Of(*layer).AddTerm(adapter, wanted.at(layer->path()));
+        nn::AdaptedWeight::Of(*layer).AddTerm(adapter, plan.terms.at(layer->path()).config);
     attached.terms.push_back({&term, layer->path()});
   }
   return attached;
 }
 
-// Bytes of its own, with which it can train, for a parameter that has a file's.
-void MakeWritable(const Model& model, nn::Parameter* p) {
-  if (!p->tensor.storage()->read_only()) return;
-  p->tensor = CastCopy(p->tensor, p->tensor.dtype());
+// Numbers of its own, with which it can train.
+void GiveNumbers(const Model& model, nn::Parameter* p) {
+  if (nn::IsDense(*p)) {
+    p->tensor = CastCopy(p->tensor, p->tensor.dtype());
+  } else {
+    p->form = nullptr;
+    p->tensor = Empty(p->placement.local_shape(), model.build().dtype, model.build().device);
+  }
   nn::LetTrain(*p, model.build());
+}
+
+// For a parameter that has a file's bytes, or is quantised.
+void MakeWritable(const Model& model, nn::Parameter* p) {
+  if (!nn::IsDense(*p) || p->tensor.storage()->read_only()) GiveNumbers(model, p);
+}
+
+// Takes those that are replaced from what they are tied to; what is left of it stays tied. Returns
+// the former.
+std::vector<nn::Parameter*> Untie(Model& model, const AdapterPlan& plan) {
+  std::vector<nn::Parameter*> untied;
+  for (const TiedParameters& tied : TiesOf(model)) {
+    std::vector<nn::Parameter*> rest;
+    for (nn::Parameter* p : tied) {
+      (plan.replaced.count(p->name) > 0 ? untied : rest).push_back(p);
+    }
+    if (rest.size() == tied.size()) continue;
+    for (size_t i = 0; i < rest.size(); ++i) rest[i]->tied_to = i == 0 ? nullptr : rest[0];
+  }
+  for (nn::Parameter* p : untied) {
+    p->tied_to = nullptr;
+    GiveNumbers(model, p);
+  }
+  return untied;
 }
 
 // --- Files ---------------------------------------------------------------------------------------
@@ -95,49 +101,92 @@ std::string WithoutNumber(const std::string& name, int adapter) {
   return name.substr(0, at) + name.substr(at + number.size());
 }
 
-// The parameters of the whole model by the names that a file may have for them.
-std::map<std::string, std::string> ParametersByNameInFile(Model& whole,
-                                                          const AttachedAdapter& adapter,
-                                                          const WantedTerms& wanted, int number) {
-  std::map<std::string, std::string> by_name;
-  for (nn::Parameter* p : ParametersOf(adapter)) {
-    const std::string name =
-        WithoutNumber(NameInFile(*p, wanted), number).substr(kAdapterNamesBegin.size());
-    by_name[name] = p->name;
-    // The module's other names, in front of what comes behind it.
-    for (const auto& term : adapter.terms) {
-      if (!name.starts_with(term.module + ".")) continue;
-      for (const std::string& other : NamesOf(whole, term.module)) {
-        by_name.emplace(other + name.substr(term.module.size()), p->name);
+using NamesInFile = std::map<std::string, std::string>;  // to the parameter's own
+
+// What the adapter has, of the whole model.
+NamesInFile OwnNames(Model& whole, const AttachedAdapter& adapter, const AdapterPlan& plan,
+                     int number) {
+  NamesInFile by_name;
+  for (const AttachedAdapter::Term& term : adapter.terms) {
+    for (const auto& p : term.term->own_parameters()) {
+      if (!p->can_train) continue;
+      const std::string end = WithoutNumber(p->name, number).substr(term.module.size());
+      for (const std::string& name : ModuleNamesInModel(whole, term.module, plan.version)) {
+        // A name of its own goes before another's second one.
+        if (name == term.module) by_name[name + end] = p->name;
+        by_name.emplace(name + end, p->name);
       }
+    }
+  }
+  for (const auto& [parameter, names] : plan.replaced) {
+    for (const std::string& name : names) by_name.emplace(name, parameter);
+  }
+  return by_name;
+}
+
+// What a file may have of the model that it goes on, beside or below its terms.
+NamesInFile BaseNames(Model& whole, const AdapterPlan& plan) {
+  NamesInFile by_name;
+  for (const nn::Parameter* p : whole.Parameters()) {
+    std::vector<std::string> names = NamesInModel(whole, p->name, plan.version);
+    names.push_back(p->name);
+    for (const std::string& name : names) {
+      if (plan.config.Saves(ModuleOf(name))) continue;
+      by_name.emplace(name, p->name);
+      by_name.emplace(OfBaseLayer(name), p->name);
     }
   }
   return by_name;
 }
 
-// An entry for each of the parameters, and none left over.
-StatusOr<std::map<std::string, std::string>> EntriesOf(
-    const WeightFile& file, const std::map<std::string, std::string>& by_name,
-    const std::string& source) {
-  std::map<std::string, std::string> entry_of;
+// Without what PEFT puts into names of modules that are saved: `.modules_to_save`, and, beside all
+// biases, the adapter's name behind it.
+std::vector<std::string> PlainNames(std::string name) {
+  if (name.starts_with(kAdapterNamesBegin)) name.erase(0, kAdapterNamesBegin.size());
+  const std::string wrapper = ".modules_to_save";
+  const size_t wrapped = name.find(wrapper + ".");
+  if (wrapped == std::string::npos) return {name};
+  name.erase(wrapped, wrapper.size());
+  std::string without = name;
+  without.erase(wrapped, without.find('.', wrapped + 1) - wrapped);
+  return {name, without};
+}
+
+struct EntriesFound {
+  std::map<std::string, std::string> own;   // by the parameter's name
+  std::map<std::string, std::string> base;  // the same
+};
+
+// An entry for each of the adapter's parameters, and none that is not the model's either.
+StatusOr<EntriesFound> FindEntries(const WeightFile& file, const NamesInFile& own,
+                                   const NamesInFile& base, const std::string& source) {
+  EntriesFound found;
   std::vector<std::string> unknown, missing;
+  const auto find = [](const NamesInFile& by_name, const std::vector<std::string>& names) {
+    for (const std::string& name : names) {
+      const auto at = by_name.find(name);
+      if (at != by_name.end()) return at->second;
+    }
+    return std::string();
+  };
   for (const WeightEntry& entry : file.entries()) {
-    std::string name = entry.name;
-    if (name.starts_with(kAdapterNamesBegin)) name.erase(0, kAdapterNamesBegin.size());
     // Beside all biases PEFT writes those of the modules that an adapter replaces, too.
-    if (name.find(".original_module.") != std::string::npos) continue;
-    const std::string wrapper = ".modules_to_save";
-    const size_t wrapped = name.find(wrapper + ".");
-    if (wrapped != std::string::npos) name.erase(wrapped, wrapper.size());
-    const auto found = by_name.find(name);
-    if (found == by_name.end()) {
+    if (entry.name.find(".original_module.") != std::string::npos) continue;
+    const std::vector<std::string> names = PlainNames(entry.name);
+    const std::string parameter = find(own, names);
+    if (!parameter.empty()) {
+      found.own[parameter] = entry.name;
+      continue;
+    }
+    const std::string of_base = find(base, names);
+    if (of_base.empty()) {
       unknown.push_back(entry.name);
     } else {
-      entry_of[found->second] = entry.name;
+      found.base[of_base] = entry.name;
     }
   }
-  for (const auto& [name, parameter] : by_name) {
-    if (entry_of.count(parameter) == 0) missing.push_back(parameter);
+  for (const auto& [name, parameter] : own) {
+    if (found.own.count(parameter) == 0) missing.push_back(parameter);
   }
   std::sort(missing.begin(), missing.end());
   missing.erase(std::unique(missing.begin(), missing.end()), missing.end());
@@ -146,7 +195,21 @@ StatusOr<std::map<std::string, std::string>> EntriesOf(
                            "; the adapter is for another one");
   }
   if (!missing.empty()) return InvalidArgument(source, ": missing are ", QuotedNames(missing));
-  return entry_of;
+  return found;
+}
+
+// What the file has of one weight, it has of all that are tied to it.
+void SpreadOverTied(Model& whole, const AdapterPlan& plan,
+                    std::map<std::string, std::string>* base) {
+  for (const TiedParameters& tied : TiesOf(whole)) {
+    const auto held = std::find_if(
+        tied.begin(), tied.end(), [&](const nn::Parameter* p) { return base->count(p->name) > 0; });
+    if (held == tied.end()) continue;
+    const std::string entry = base->at((*held)->name);
+    for (const nn::Parameter* p : tied) {
+      if (plan.replaced.count(p->name) == 0) base->emplace(p->name, entry);
+    }
+  }
 }
 
 void Write(const Model& model, nn::Parameter* p, const Tensor& whole) {
@@ -199,6 +262,14 @@ Status CheckHasNumbers(Model& model, const std::string& name) {
 
 }  // namespace
 
+bool HoldsValues(const nn::Parameter& p, const Tensor& whole) {
+  if (!nn::IsDense(p)) return false;
+  const Tensor part = Empty(p.placement.local_shape(), p.tensor.dtype());
+  CopyGlobalToLocal(p.placement, CastCopy(whole, part.dtype()), part);
+  const Tensor held = CopyTo(p.tensor.Detach(), Device::Cpu()).ContiguousCopy();
+  return std::memcmp(part.raw_data(), held.raw_data(), part.nbytes()) == 0;
+}
+
 Status CheckWeightsTrain(Model& model, const std::string& where, const std::string& how) {
   for (const nn::Parameter* p : model.Parameters()) {
     if (nn::IsDense(*p)) continue;
@@ -217,8 +288,9 @@ StatusOr<AttachedAdapter> AttachAdapter(Model& model, const AdapterConfig& confi
     attached.prefix = AttachPrefix(model, *whole, prefix, adapter);
     return attached;
   }
-  TESSERA_ASSIGN_OR_RETURN(const WantedTerms wanted, WantedTermsOf(*whole, config));
-  TESSERA_RETURN_IF_ERROR(CheckReplaced(*whole, config, wanted, adapter));
+  TESSERA_ASSIGN_OR_RETURN(const AdapterPlan plan, PlanOf(*whole, config));
+  TESSERA_RETURN_IF_ERROR(CheckReplaced(plan, adapter));
+  TESSERA_RETURN_IF_ERROR(CheckTrainsAlone(*whole, plan));
   if (config.use_dora && model.build().around_loading && with_elements == nullptr) {
     return InvalidArgument(
         "use_dora begins with the norms of weights, which a model whose parameters are cut over "
@@ -229,11 +301,11 @@ StatusOr<AttachedAdapter> AttachAdapter(Model& model, const AdapterConfig& confi
                            ", which does not go with use_dora");
   }
   if (config.use_dora || config.StartsFromWeights()) {
-    for (const auto& [module, term] : wanted) {
+    for (const auto& [module, term] : plan.terms) {
       TESSERA_RETURN_IF_ERROR(CheckHasNumbers(model, module + kWeight));
     }
   }
-  AttachedAdapter attached = Attach(model, config, wanted, adapter);
+  AttachedAdapter attached = Attach(model, plan, adapter);
   for (nn::Parameter* p : attached.replaced) {
     TESSERA_RETURN_IF_ERROR(CheckHasNumbers(model, p->name));
     MakeWritable(model, p);
@@ -276,9 +348,30 @@ void TrainOnly(Model& model, const AttachedAdapter& adapter) {
   });
 }
 
+StatusOr<std::vector<std::string>> ModulesNotThere(const Model& model,
+                                                   const AdapterConfig& config) {
+  TESSERA_ASSIGN_OR_RETURN(const auto whole, WholeShape(model));
+  std::vector<std::string> missing;
+  for (const std::string& name : config.modules_to_save) {
+    AdapterConfig one;
+    one.modules_to_save = {name};
+    bool found = false;
+    for (const nn::Parameter* p : whole->Parameters()) {
+      for (const int version : {4, 5}) {
+        for (const std::string& of : NamesInModel(*whole, p->name, version)) {
+          found = found || one.Saves(ModuleOf(of));
+        }
+      }
+    }
+    if (!found) missing.push_back(name);
+  }
+  return missing;
+}
+
 StatusOr<AdapterFolder> AdapterFolder::Open(const std::string& folder, const Model& model,
                                             int adapter) {
   AdapterFolder opened;
+  opened.adapter_ = adapter;
   TESSERA_ASSIGN_OR_RETURN(opened.config_, AdapterConfig::Read(folder));
   if (opened.config_.prefix) {
     return InvalidArgument(folder,
@@ -286,66 +379,114 @@ StatusOr<AdapterFolder> AdapterFolder::Open(const std::string& folder, const Mod
                            "merged with it");
   }
   TESSERA_ASSIGN_OR_RETURN(WeightFile file, OpenWeights(folder));
-  const std::string path = file.path();
   opened.file_ = std::make_shared<const WeightFile>(std::move(file));
-  opened.suffix_ = adapter == 0 ? "" : Concat(".", adapter);
-  // The whole model, so that every stage of a pipeline refuses what one of them would.
-  TESSERA_ASSIGN_OR_RETURN(const auto whole, WholeShape(model));
-  auto wanted = WantedTermsOf(*whole, opened.config_);
-  if (wanted.ok()) {
-    const Status replaced = CheckReplaced(*whole, opened.config_, *wanted, adapter);
-    if (!replaced.ok()) wanted = replaced;
-  }
-  if (!wanted.ok()) {
-    return Failure(wanted.status().code(), folder, ": ", Message(wanted.status()));
-  }
-  whole->VisitModules([&](nn::Module& layer) {
-    const auto found = wanted->find(layer.path());
-    if (found == wanted->end() || !layer.linear_layout()) return;
-    opened.terms_[layer.path()] = {*layer.linear_layout(), found->second};
-  });
-  const AttachedAdapter shapes = Attach(*whole, opened.config_, *wanted, adapter);
-  TESSERA_ASSIGN_OR_RETURN(
-      opened.entry_of_,
-      EntriesOf(*opened.file_, ParametersByNameInFile(*whole, shapes, *wanted, adapter), path));
-  for (const nn::Parameter* p : ParametersOf(shapes)) {
-    TESSERA_RETURN_IF_ERROR(
-        opened.file_->CheckShape(opened.entry_of_.at(p->name), p->placement.global_shape()));
+  // By the names of the version that the adapter is from. What is said of the first one counts,
+  // unless the second got further.
+  Status problem = opened.ReadBy(4, folder, model);
+  if (!problem.ok()) {
+    AdapterFolder newer = opened;
+    const Status second = newer.ReadBy(5, folder, model);
+    if (second.ok()) return newer;
+    return opened.plan_.terms.empty() && !newer.plan_.terms.empty() ? second : problem;
   }
   return opened;
 }
 
+Status AdapterFolder::ReadBy(int version, const std::string& folder, const Model& model) {
+  // The whole model, so that every stage of a pipeline refuses what one of them would.
+  TESSERA_ASSIGN_OR_RETURN(const auto whole, WholeShape(model));
+  auto plan = PlanOf(*whole, config_, version);
+  if (plan.ok()) {
+    const Status replaced = CheckReplaced(*plan, adapter_);
+    if (!replaced.ok()) plan = replaced;
+  }
+  if (!plan.ok()) return Failure(plan.status().code(), folder, ": ", Message(plan.status()));
+  plan_ = *std::move(plan);
+  const NamesInFile base = BaseNames(*whole, plan_);
+  const AttachedAdapter shapes = Attach(*whole, plan_, adapter_);
+  TESSERA_ASSIGN_OR_RETURN(
+      EntriesFound entries,
+      FindEntries(*file_, OwnNames(*whole, shapes, plan_, adapter_), base, file_->path()));
+  SpreadOverTied(*whole, plan_, &entries.base);
+  entry_of_ = std::move(entries.own);
+  base_entry_of_ = std::move(entries.base);
+  for (const nn::Parameter* p : whole->Parameters()) {
+    for (const auto* found : {&entry_of_, &base_entry_of_}) {
+      const auto entry = found->find(p->name);
+      if (entry == found->end()) continue;
+      TESSERA_RETURN_IF_ERROR(file_->CheckShape(entry->second, p->placement.global_shape()));
+    }
+  }
+  return OkStatus();
+}
+
 bool AdapterFolder::Changes(const std::string& parameter) const {
+  return base_entry_of_.count(parameter) > 0 || ChangesAlone(parameter);
+}
+
+bool AdapterFolder::ChangesAlone(const std::string& parameter) const {
   return entry_of_.count(parameter) > 0 ||
-         (parameter.ends_with(kWeight) && terms_.count(ModuleOf(parameter)) > 0);
+         (parameter.ends_with(kWeight) && plan_.terms.count(ModuleOf(parameter)) > 0);
 }
 
 StatusOr<Tensor> AdapterFolder::Read(const std::string& parameter) const {
-  return file_->Read(entry_of_.at(parameter));
+  const auto own = entry_of_.find(parameter);
+  return file_->Read(own != entry_of_.end() ? own->second : base_entry_of_.at(parameter));
 }
 
 StatusOr<Tensor> AdapterFolder::Merged(const nn::Parameter& parameter, const Tensor& whole) const {
-  if (entry_of_.count(parameter.name) > 0) return Read(parameter.name);
-  const std::string layer = ModuleOf(parameter.name);
-  const auto term = terms_.find(layer);
-  if (term == terms_.end() || parameter.name != layer + kWeight) return whole;
-  TESSERA_ASSIGN_OR_RETURN(const Tensor a, Read(layer + ".lora_A" + suffix_ + kWeight));
-  TESSERA_ASSIGN_OR_RETURN(const Tensor b, Read(layer + ".lora_B" + suffix_ + kWeight));
-  Tensor magnitude;
-  if (term->second.config.magnitude) {
-    TESSERA_ASSIGN_OR_RETURN(magnitude, Read(layer + ".lora_magnitude_vector" + suffix_));
+  const bool held = entry_of_.count(parameter.name) > 0 || base_entry_of_.count(parameter.name) > 0;
+  Tensor base = whole;
+  if (held) {
+    TESSERA_ASSIGN_OR_RETURN(base, Read(parameter.name));
   }
-  return nn::MergedWeight(whole, term->second.layout, a, b, term->second.config.scale, magnitude);
+  const std::string layer = ModuleOf(parameter.name);
+  const auto found = plan_.terms.find(layer);
+  if (found == plan_.terms.end() || parameter.name != layer + kWeight) return base;
+  const Term& term = found->second;
+  const nn::LowRankNames names(term.table, adapter_);
+  TESSERA_ASSIGN_OR_RETURN(const Tensor a, Read(Concat(layer, ".", names.a)));
+  TESSERA_ASSIGN_OR_RETURN(const Tensor b, Read(Concat(layer, ".", names.b)));
+  Tensor magnitude;
+  if (term.config.magnitude) {
+    TESSERA_ASSIGN_OR_RETURN(magnitude, Read(Concat(layer, ".", names.magnitude)));
+  }
+  return nn::MergedWeight(base, term.layout, a, b, term.config.scale, magnitude);
+}
+
+Status AdapterFolder::WriteBase(Model& model, const std::string& folder,
+                                AttachedAdapter* attached) const {
+  std::vector<nn::Parameter*> changed;
+  for (const auto& [name, entry] : base_entry_of_) {
+    nn::Parameter* const p = model.FindParameter(name);
+    if (p == nullptr) continue;
+    TESSERA_ASSIGN_OR_RETURN(const Tensor whole, file_->Read(entry));
+    // ZeRO-3 has the values in no one place.
+    if (!model.build().around_loading && HoldsValues(*p, whole)) continue;
+    if (adapter_ > 0) {
+      return InvalidArgument(folder, ": '", entry, "' is not the model's '", name,
+                             "'; only the first adapter of a model may have a base of its own");
+    }
+    TESSERA_RETURN_IF_ERROR(CheckHasNumbers(model, name));
+    Write(model, p, whole);
+    changed.push_back(p);
+  }
+  attached->changed = std::move(changed);
+  return OkStatus();
 }
 
 StatusOr<AttachedAdapter> LoadAdapter(Model& model, const std::string& folder, int adapter) {
   TESSERA_ASSIGN_OR_RETURN(const AdapterConfig config, AdapterConfig::Read(folder));
   if (config.prefix) return LoadPrefix(model, folder, *config.prefix, adapter);
   TESSERA_ASSIGN_OR_RETURN(const AdapterFolder opened, AdapterFolder::Open(folder, model, adapter));
-  WantedTerms wanted;
-  for (const auto& [layer, term] : opened.terms_) wanted[layer] = term.config;
-  AttachedAdapter attached = Attach(model, opened.config_, wanted, adapter);
-  if (model.build().device.is_meta()) return attached;
+  const bool dry = model.build().device.is_meta();
+  AttachedAdapter base;
+  if (!dry) TESSERA_RETURN_IF_ERROR(opened.WriteBase(model, folder, &base));
+  const std::vector<nn::Parameter*> untied = Untie(model, opened.plan_);
+  AttachedAdapter attached = Attach(model, opened.plan_, adapter);
+  attached.changed = std::move(base.changed);
+  attached.untied = untied;
+  if (dry) return attached;
   for (nn::Parameter* p : ParametersOf(attached)) {
     TESSERA_ASSIGN_OR_RETURN(const Tensor whole, opened.Read(p->name));
     Write(model, p, whole);

@@ -8,10 +8,10 @@
 //   TrainOnly(*model, adapter);                                             // to train
 //   TESSERA_RETURN_IF_ERROR(SaveAdapter(*model, config, "adapter-folder"));
 //
-// Terms stand beside the weights of linear layers, which are found by the names that they have in
-// transformers, prefixes in self-attention layers. A model carries several, number 0, 1, ..., of
-// which a pass names one (nn::ForwardContext::adapter); modules that an adapter trains whole are
-// replaced, so that only number 0 may have such.
+// Terms stand beside the weights of linear layers and of embeddings, which are found by the names
+// that they have in transformers (4 or 5), prefixes in self-attention layers. A model carries
+// several, number 0, 1, ..., of which a pass names one (nn::ForwardContext::adapter); modules that
+// an adapter trains whole are replaced, so that only number 0 may have such.
 #ifndef TESSERA_MODELS_HUB_ADAPTER_H_
 #define TESSERA_MODELS_HUB_ADAPTER_H_
 
@@ -24,6 +24,7 @@
 
 #include "base/status.h"
 #include "models/hub/adapter_config.h"
+#include "models/hub/adapter_terms.h"
 #include "models/hub/weight_file.h"
 #include "models/model.h"
 #include "nn/low_rank.h"
@@ -39,12 +40,18 @@ struct AttachedAdapter {
   std::vector<Term> terms;
   // Parameters of the model that it replaces: of modules_to_save, and biases.
   std::vector<nn::Parameter*> replaced;
+  // Parameters of the model that its folder has other values of, which they have now; the adapter
+  // goes on top of these (PEFT's save_embedding_layers).
+  std::vector<nn::Parameter*> changed = {};
+  // Those of `replaced` that were tied to another one, which keeps its values.
+  std::vector<nn::Parameter*> untied = {};
   AttachedPrefix prefix;  // of prefix tuning
 };
 
 // Makes the terms that `config` asks for, in their first state; of layers that the family names
 // where it has no target_modules. InvalidArgument where it names no
-// layer of the model, or a module that cannot be trained apart (a tied head).
+// layer of the model, one that takes no term, or a module that cannot be trained apart (a tied
+// head).
 // Where parameters are cut over ranks, `with_elements` runs `use` while this rank has the elements
 // of some of them; without it, first values that need a weight's (DoRA's) are refused. An adapter
 // that starts from weights (AdapterConfig::init) is given these first values afterwards
@@ -53,6 +60,9 @@ using WithElements = std::function<void(const std::vector<nn::Parameter*>& param
                                         const std::function<void()>& use)>;
 StatusOr<AttachedAdapter> AttachAdapter(Model& model, const AdapterConfig& config, int adapter = 0,
                                         const WithElements& with_elements = nullptr);
+
+// Those of modules_to_save that the model does not have.
+StatusOr<std::vector<std::string>> ModulesNotThere(const Model& model, const AdapterConfig& config);
 
 // InvalidArgument for a model with quantised weights, which do not train: "`where`: ... is
 // quantised and cannot train; train an adapter (`how`)".
@@ -75,17 +85,19 @@ class AdapterFolder {
                                       int adapter = 0);
 
   // Of a layer's weight.
-  struct Term {
-    LinearLayout layout;
-    nn::LowRankConfig config;
-  };
+  using Term = AdapterPlan::Term;
 
   const AdapterConfig& config() const { return config_; }
-  // By the layer's path; at least one. Their parameters are `<path>.lora_A.weight` [rank, inputs]
-  // and `<path>.lora_B.weight` [outputs, rank].
-  const std::map<std::string, Term>& terms() const { return terms_; }
+  // By the layer's path; at least one. Their parameters are `<path>.` and nn::LowRankNames' a
+  // [rank, inputs] and b [outputs, rank].
+  const std::map<std::string, Term>& terms() const { return plan_.terms; }
   // Whether it changes or replaces this parameter of the model.
   bool Changes(const std::string& parameter) const;
+  // Whether it does so with this one alone, not with all that are tied to it: by a term, or by
+  // modules_to_save.
+  bool ChangesAlone(const std::string& parameter) const;
+  // Parameters of the model that the file has values of, on which terms go.
+  const std::map<std::string, std::string>& base_entries() const { return base_entry_of_; }
   // The whole of a parameter of the adapter, or of one that it replaces; on the CPU, in the file's
   // dtype.
   StatusOr<Tensor> Read(const std::string& parameter) const;
@@ -96,12 +108,22 @@ class AdapterFolder {
   friend StatusOr<AttachedAdapter> LoadAdapter(Model& model, const std::string& folder,
                                                int adapter);
 
+  // Finds what the file has by the names of transformers' version 4 or 5.
+  Status ReadBy(int version, const std::string& folder, const Model& model);
+  // Gives the model what the file has of it, and says so in `changed`.
+  Status WriteBase(Model& model, const std::string& folder, AttachedAdapter* attached) const;
+
   AdapterConfig config_;
-  std::map<std::string, Term> terms_;            // by the layer's path
-  std::map<std::string, std::string> entry_of_;  // by the parameter's name
-  std::string suffix_;                           // of parameters' names
+  AdapterPlan plan_;
+  std::map<std::string, std::string> entry_of_;       // by the parameter's name
+  std::map<std::string, std::string> base_entry_of_;  // the same, of the model's
+  int adapter_ = 0;
   std::shared_ptr<const WeightFile> file_;
 };
+
+// Whether a parameter's part on this rank has these values (of the whole, on the CPU) already;
+// false of one that is not dense.
+bool HoldsValues(const nn::Parameter& p, const Tensor& whole);
 
 // Attaches that of the folder, with its values; fails as AdapterFolder::Open.
 StatusOr<AttachedAdapter> LoadAdapter(Model& model, const std::string& folder, int adapter = 0);

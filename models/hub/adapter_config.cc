@@ -120,6 +120,11 @@ Status ReadInit(const json& config, const std::string& source, std::string* init
   if (value.is_null() || value == true) return OkStatus();
   *init = value.is_string() ? value.get<std::string>() : value.dump();
   if (value == false || value == "gaussian") return OkStatus();
+  // How it began; the model's weights are as they were.
+  if (value == "eva" || value == "orthogonal" || value == "mica") {
+    *init = "true";
+    return OkStatus();
+  }
   AdapterConfig named;
   named.init = *init;
   if (AdapterConfig::IsInit(*init) && named.StartsFromWeights()) {
@@ -196,13 +201,14 @@ const OptionTable& AdapterConfig::Table() {
         .Add("use_dora", &C::use_dora, "trains norms of columns too")
         .Add("bias", &C::bias, "biases that train", {.choices = {"none", "all", "lora_only"}})
         .Add("modules_to_save", &C::modules_to_save, "modules that train whole")
-        .Add("layers_pattern", &C::layers_pattern, "lists of layers");
+        .Add("layers_pattern", &C::layers_pattern, "lists of layers")
+        .Add("ensure_weight_tying", &C::ensure_weight_tying, "tied weights stay tied");
     std::vector<UnsupportedKey> refused;
-    for (const char* key : {"lora_bias", "use_qalora", "ensure_weight_tying"}) {
+    for (const char* key : {"lora_bias", "use_qalora"}) {
       refused.push_back({key, false});
     }
     for (const char* key :
-         {"trainable_token_indices", "loftq_config", "eva_config", "corda_config", "lora_ga_config",
+         {"trainable_token_indices", "loftq_config", "corda_config", "lora_ga_config",
           "velora_config", "alora_invocation_tokens", "monteclora_config", "layer_replication",
           "target_parameters", "use_bdlora", "arrow_config", "kasa_config", "megatron_config"}) {
       refused.push_back({key, json::object()});
@@ -303,6 +309,7 @@ nlohmann::ordered_json AdapterConfig::ToJson(bool fan_in_fan_out) const {
   json["layers_to_transform"] = nullptr;
   if (layers_to_transform) json["layers_to_transform"] = *layers_to_transform;
   json["layers_pattern"] = or_null(layers_pattern);
+  json["ensure_weight_tying"] = ensure_weight_tying;
   json["rank_pattern"] = nlohmann::ordered_json::object();
   for (const auto& [pattern, rank] : rank_pattern) json["rank_pattern"][pattern] = rank;
   json["alpha_pattern"] = nlohmann::ordered_json::object();
@@ -311,7 +318,12 @@ nlohmann::ordered_json AdapterConfig::ToJson(bool fan_in_fan_out) const {
 }
 
 bool AdapterConfig::Targets(const std::string& module, bool linear) const {
-  if (Saves(module) || (!exclude_modules.empty() && exclude_modules.Match(module))) return false;
+  // What is saved whole, by a name of its own, is not adapted.
+  const std::string within = "." + module + ".";
+  const bool whole = std::any_of(
+      modules_to_save.begin(), modules_to_save.end(),
+      [&](const std::string& name) { return within.find("." + name + ".") != std::string::npos; });
+  if (whole || (!exclude_modules.empty() && exclude_modules.Match(module))) return false;
   if (target_modules.all_linear) return linear;
   if (!target_modules.Match(module)) return false;
   if (!layers_to_transform || !target_modules.pattern.empty()) return true;
@@ -321,10 +333,14 @@ bool AdapterConfig::Targets(const std::string& module, bool linear) const {
 }
 
 bool AdapterConfig::Saves(const std::string& module) const {
-  const std::string within = "." + module + ".";
-  return std::any_of(modules_to_save.begin(), modules_to_save.end(), [&](const std::string& name) {
-    return within.find("." + name + ".") != std::string::npos;
-  });
+  for (size_t end = 0; end != std::string::npos && !module.empty();) {
+    end = module.find('.', end + 1);
+    const std::string_view part = std::string_view(module).substr(0, end);
+    for (const std::string& name : modules_to_save) {
+      if (part.ends_with(name)) return true;
+    }
+  }
+  return false;
 }
 
 Status AdapterConfig::CheckPatterns(const std::string& module) const {

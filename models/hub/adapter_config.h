@@ -52,12 +52,16 @@ struct AdapterConfig {
   std::string bias = "none";  // which biases train: "none", "all", "lora_only" (of adapted layers)
   ModuleNames target_modules = {};
   ModuleNames exclude_modules = {};
-  // Modules that train whole, and are saved with the adapter.
+  // Modules that train whole, and are saved with the adapter: those whose names end so, as far as
+  // the model has them (PEFT names both "classifier" and "score" by itself).
   std::vector<std::string> modules_to_save = {};
   // Layers by their index (all, if none are named), found in names as `layers_pattern`.INDEX (in
   // any list of layers, if none is named).
   std::optional<std::vector<int64_t>> layers_to_transform = std::nullopt;
   std::vector<std::string> layers_pattern = {};
+  // What is tied to the embedding or the head stays so, where they are saved or adapted: the other
+  // one is, too.
+  bool ensure_weight_tying = false;
   // By regular expressions of the ends of names. Two that match a module and differ are refused
   // (CheckPatterns); PEFT takes the first of the file.
   std::vector<std::pair<std::string, int64_t>> rank_pattern = {};
@@ -85,6 +89,7 @@ struct AdapterConfig {
   // Whether a module with this (full) name is one of the target_modules. `linear`: a linear layer
   // that is no head.
   bool Targets(const std::string& module, bool linear) const;
+  // Whether it, or one that it is in, is one of modules_to_save.
   bool Saves(const std::string& module) const;
   // Refuses a module that patterns say different things of.
   Status CheckPatterns(const std::string& module) const;

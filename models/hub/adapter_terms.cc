@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 
 #include "models/family.h"
 #include "models/hub/match_entries.h"
@@ -15,10 +16,6 @@ namespace {
 constexpr char kWeight[] = ".weight";
 constexpr char kBias[] = ".bias";
 
-std::string WithoutEnd(const std::string& text, const std::string& end) {
-  return text.substr(0, text.size() - end.size());
-}
-
 const Family& FamilyOfModel(const Model& model) { return **FamilyOf(model.config()); }
 
 bool IsHead(const Model& model, const nn::Module& layer) {
@@ -27,20 +24,184 @@ bool IsHead(const Model& model, const nn::Module& layer) {
          (family.is_head != nullptr && family.is_head(layer.path() + kWeight));
 }
 
+// The last part of "model.embed_tokens".
+bool NamesEmbedding(const std::string& module) {
+  const std::string last = module.substr(module.rfind('.') + 1);
+  return last == "embed_tokens" || last == "lm_head";
+}
+
+// With what is tied to the embedding or the head, where the configuration has one of them and
+// ensures that they stay tied.
+AdapterConfig WithTied(Model& whole, const AdapterConfig& given, int version) {
+  AdapterConfig config = given;
+  if (!config.ensure_weight_tying) return config;
+  std::vector<std::string> tied;
+  for (const TiedParameters& parameters : TiesOf(whole)) {
+    for (const nn::Parameter* p : parameters) {
+      tied.push_back(ModuleNamesInModel(whole, ModuleOf(p->name), version)[0]);
+    }
+  }
+  if (tied.empty()) return config;
+  std::vector<std::string>& saved = config.modules_to_save;
+  if (std::any_of(saved.begin(), saved.end(), NamesEmbedding)) {
+    saved.insert(saved.end(), tied.begin(), tied.end());
+    return config;
+  }
+  ModuleNames& targets = config.target_modules;
+  const bool adapts = targets.pattern.empty()
+                          ? std::any_of(targets.names.begin(), targets.names.end(), NamesEmbedding)
+                          : targets.Match("embed_tokens") || targets.Match("lm_head");
+  if (!adapts) return config;
+  for (const std::string& name : tied) {
+    if (targets.pattern.empty()) {
+      targets.names.push_back(name);
+    } else {
+      targets.pattern = Concat("(?:", targets.pattern, ")|\\Q", name, "\\E");
+    }
+  }
+  return config;
+}
+
+nn::LowRankConfig TermOf(const AdapterConfig& config, const std::string& name, bool table) {
+  const int64_t rank = config.RankOf(name);
+  const auto ranks = static_cast<double>(rank);
+  nn::LowRankConfig term = {.rank = rank,
+                            .scale = config.ScaleOf(name),
+                            .dropout = config.lora_dropout,
+                            .magnitude = config.use_dora};
+  if (table) {  // A as zeros, B as numbers
+    term.b_init = nn::Init::Normal(1);
+    if (config.init == "false") term.a_init = nn::Init::Normal(1);
+    return term;
+  }
+  term.subtract_start = config.StartsFromWeights();
+  if (config.init == "gaussian") term.a_init = nn::Init::Normal(1.0 / ranks);
+  if (config.init == "false") term.b_init = nn::Init::Uniform(1.0 / std::sqrt(ranks));
+  return term;
+}
+
+// All names of the layers that have terms.
+std::set<std::string> AdaptedNames(Model& whole, const AdapterPlan& plan) {
+  std::set<std::string> names;
+  for (const auto& [path, term] : plan.terms) {
+    for (std::string& name : ModuleNamesInModel(whole, path, plan.version)) {
+      names.insert(std::move(name));
+    }
+  }
+  return names;
+}
+
+Status AddTerms(Model& whole, AdapterPlan* plan) {
+  const AdapterConfig& config = plan->config;
+  std::vector<std::string> linear, others;
+  Status status;
+  whole.VisitModules([&](nn::Module& layer) {
+    const bool table = layer.looks_up();
+    if (layer.linear_layout()) linear.push_back(layer.path());
+    const std::vector<std::string> names = ModuleNamesInModel(whole, layer.path(), plan->version);
+    const auto found = std::find_if(names.begin(), names.end(), [&](const std::string& name) {
+      return config.Targets(name, layer.linear_layout() && !IsHead(whole, layer));
+    });
+    if (found == names.end()) return;
+    if (!layer.term_layout()) {
+      others.push_back(layer.path());
+      return;
+    }
+    status.Update(config.CheckPatterns(*found));
+    if (config.Saves(*found)) {
+      status.Update(InvalidArgument("the adapter's target_modules and modules_to_save both name '",
+                                    *found, "'; a module is adapted or saved whole"));
+    }
+    if (table && config.StartsFromWeights()) {
+      status.Update(InvalidArgument("init_lora_weights is ", config.init,
+                                    ", and target_modules name the embedding '", *found,
+                                    "', which cannot begin so"));
+    }
+    plan->terms[layer.path()] = {TermOf(config, *found, table), *layer.term_layout(), table,
+                                 *found};
+  });
+  TESSERA_RETURN_IF_ERROR(status);
+  // Layers that have no module here (convolutions).
+  for (const nn::Parameter* p : whole.Parameters()) {
+    for (const std::string& name : NamesInModel(whole, p->name, plan->version)) {
+      if (config.Targets(ModuleOf(name), false)) others.push_back(ModuleOf(name));
+    }
+  }
+  const std::set<std::string> adapted = AdaptedNames(whole, *plan);
+  for (const std::string& module : others) {
+    if (adapted.count(module) > 0) continue;  // a part of that layer
+    return InvalidArgument("the adapter's target_modules name '", module,
+                           "', which is neither a linear layer nor an embedding");
+  }
+  if (!plan->terms.empty()) return OkStatus();
+  return InvalidArgument("the adapter's target_modules name no linear layer of this model; it has ",
+                         QuotedNames(linear));
+}
+
+// Of modules_to_save, and the biases that train.
+void AddReplaced(Model& whole, AdapterPlan* plan) {
+  const AdapterConfig& config = plan->config;
+  const std::set<std::string> adapted = AdaptedNames(whole, *plan);
+  whole.VisitParameters([&](const nn::Parameter& p) {
+    if (!p.can_train) return;
+    std::vector<std::string> names;
+    for (const std::string& name : NamesInModel(whole, p.name, plan->version)) {
+      const std::string module = ModuleOf(name);
+      const bool beside = name.ends_with(kBias) && adapted.count(module) > 0;
+      const bool trains = config.Saves(module) || (config.bias == "lora_only" && beside) ||
+                          (config.bias == "all" && name.ends_with(kBias));
+      if (trains) names.push_back(beside ? OfBaseLayer(name) : name);
+    }
+    if (!names.empty()) plan->replaced[p.name] = std::move(names);
+  });
+}
+
 }  // namespace
 
 std::string ModuleOf(const std::string& parameter) {
   return parameter.substr(0, std::min(parameter.rfind('.'), parameter.size()));
 }
 
-std::vector<std::string> NamesOf(const Model& model, const std::string& module) {
-  std::vector<std::string> names = {module};
+std::string OfBaseLayer(const std::string& parameter) {
+  const std::string module = ModuleOf(parameter);
+  return module + ".base_layer" + parameter.substr(module.size());
+}
+
+std::vector<std::string> NamesInModel(const Model& model, const std::string& parameter,
+                                      int version) {
   const Family& family = FamilyOfModel(model);
+  if (family.names_in_model != nullptr) return family.names_in_model(parameter, version);
+  std::vector<std::string> names = {parameter};
   if (family.other_names == nullptr) return names;
-  for (const std::string& name : family.other_names(module + kWeight)) {
-    names.push_back(WithoutEnd(name, kWeight));
-  }
+  for (std::string& name : family.other_names(parameter)) names.push_back(std::move(name));
   return names;
+}
+
+std::vector<std::string> ModuleNamesInModel(const Model& model, const std::string& module,
+                                            int version) {
+  std::vector<std::string> names = NamesInModel(model, module + kWeight, version);
+  for (std::string& name : names) name = ModuleOf(name);
+  return names;
+}
+
+std::vector<TiedParameters> TiesOf(Model& model) {
+  std::vector<TiedParameters> ties;
+  const auto source_of = [](nn::Parameter* p) {
+    while (p->tied_to != nullptr) p = p->tied_to;
+    return p;
+  };
+  for (nn::Parameter* p : model.Parameters()) {
+    if (p->tied_to == nullptr) continue;
+    nn::Parameter* const source = source_of(p);
+    const auto found = std::find_if(ties.begin(), ties.end(),
+                                    [&](const TiedParameters& t) { return t[0] == source; });
+    if (found == ties.end()) {
+      ties.push_back({source, p});
+    } else {
+      found->push_back(p);
+    }
+  }
+  return ties;
 }
 
 StatusOr<std::unique_ptr<Model>> WholeShape(const Model& model) {
@@ -51,49 +212,22 @@ StatusOr<std::unique_ptr<Model>> WholeShape(const Model& model) {
   return BuildModel(model.config(), dry);
 }
 
-StatusOr<WantedTerms> WantedTermsOf(Model& whole, const AdapterConfig& given) {
-  WantedTerms wanted;
-  AdapterConfig config = given;
-  if (config.target_modules.empty()) {
-    config.target_modules.names = FamilyOfModel(whole).adapter_targets;
+StatusOr<AdapterPlan> PlanOf(Model& whole, const AdapterConfig& config, int version) {
+  AdapterPlan plan = {.version = version, .config = config};
+  if (plan.config.target_modules.empty()) {
+    plan.config.target_modules.names = FamilyOfModel(whole).adapter_targets;
   }
-  std::vector<std::string> layers;
-  Status status;
-  whole.VisitModules([&](nn::Module& layer) {
-    if (!layer.linear_layout()) return;
-    layers.push_back(layer.path());
-    const std::vector<std::string> names = NamesOf(whole, layer.path());
-    const auto found = std::find_if(names.begin(), names.end(), [&](const std::string& name) {
-      return config.Targets(name, !IsHead(whole, layer));
-    });
-    if (found == names.end()) return;
-    status.Update(config.CheckPatterns(*found));
-    const int64_t rank = config.RankOf(*found);
-    wanted[layer.path()] = {
-        .rank = rank,
-        .scale = config.ScaleOf(*found),
-        .dropout = config.lora_dropout,
-        .magnitude = config.use_dora,
-        .a_init = config.init == "gaussian" ? nn::Init::Normal(1.0 / static_cast<double>(rank))
-                                            : nn::Init(),
-        .b_init = config.init == "false"
-                      ? nn::Init::Uniform(1.0 / std::sqrt(static_cast<double>(rank)))
-                      : nn::Init(),
-        .subtract_start = config.StartsFromWeights()};
-  });
-  TESSERA_RETURN_IF_ERROR(status);
-  if (wanted.empty()) {
-    return InvalidArgument(
-        "the adapter's target_modules name no linear layer of this model; it has ",
-        QuotedNames(layers));
-  }
-  return wanted;
+  plan.config = WithTied(whole, plan.config, version);
+  TESSERA_RETURN_IF_ERROR(AddTerms(whole, &plan));
+  AddReplaced(whole, &plan);
+  return plan;
 }
 
-std::string NameInFile(const nn::Parameter& p, const WantedTerms& wanted) {
-  const std::string module = ModuleOf(p.name);
-  const bool adapted = p.name.ends_with(kBias) && wanted.count(module) > 0;
-  return std::string(kAdapterNamesBegin) + (adapted ? module + ".base_layer.bias" : p.name);
+StatusOr<AdapterPlan> PlanOf(Model& whole, const AdapterConfig& config) {
+  auto plan = PlanOf(whole, config, 4);
+  if (plan.ok() || FamilyOfModel(whole).names_in_model == nullptr) return plan;
+  auto newer = PlanOf(whole, config, 5);
+  return newer.ok() ? std::move(newer) : std::move(plan);
 }
 
 }  // namespace tessera::models

@@ -14,7 +14,10 @@
 #include "models/hub/convert_model.h"
 #include "models/hub/load_model.h"
 #include "models/hub/save_model.h"
+#include "models/hub/weight_file.h"
 #include "models/model_keys.h"
+#include "ops/cast/cast.h"
+#include "ops/elementwise/elementwise.h"
 #include "ops/testing/op_check.h"
 
 namespace tessera::models {
@@ -30,7 +33,7 @@ struct Case {
   json model;
   json adapter;         // beside r, lora_alpha and peft_type
   size_t layers;        // that it changes
-  const char* targets;  // a name that target_modules match
+  bool unties = false;  // it changes one of two tied weights
 };
 std::ostream& operator<<(std::ostream& out, const Case& c) { return out << c.name; }
 
@@ -68,45 +71,100 @@ json ChatGlm() {
           {"mask_token_id", 26},      {"gmask_token_id", 27},      {"pad_token_id", 3}};
 }
 
+json Gemma() {
+  json config = Llama(true);
+  config["model_type"] = "gemma3_text";
+  return config;
+}
+json BertOf(const char* architecture) {
+  json config = Bert();
+  config["architectures"] = {architecture};
+  return config;
+}
+json Vit() {
+  return {{"model_type", "vit"},      {"architectures", {"ViTForImageClassification"}},
+          {"hidden_size", 12},        {"num_hidden_layers", 2},
+          {"num_attention_heads", 2}, {"intermediate_size", 17},
+          {"image_size", 8},          {"patch_size", 4},
+          {"num_labels", 3}};
+}
+
 const std::vector<Case>& Cases() {
   static const auto* const cases = new std::vector<Case>{
-      {"gpt2", Gpt2(), {{"target_modules", {"c_attn"}}, {"fan_in_fan_out", true}}, 2, "c_attn"},
-      {"gpt2_default", Gpt2(), json::object(), 2, "c_attn"},
-      {"gpt2_all_linear", Gpt2(), {{"target_modules", "all-linear"}}, 8, "c_proj"},
-      {"gpt2_dora", Gpt2(), {{"target_modules", {"c_proj"}}, {"use_dora", true}}, 4, "c_proj"},
+      {"gpt2", Gpt2(), {{"target_modules", {"c_attn"}}, {"fan_in_fan_out", true}}, 2},
+      {"gpt2_default", Gpt2(), json::object(), 2},
+      {"gpt2_all_linear", Gpt2(), {{"target_modules", "all-linear"}}, 8},
+      {"gpt2_dora", Gpt2(), {{"target_modules", {"c_proj"}}, {"use_dora", true}}, 4},
+      {"gpt2_tables",
+       Gpt2(),
+       {{"target_modules", {"wte", "wpe", "c_attn"}}, {"use_dora", true}},
+       4,
+       true},
+      {"gpt2_saves_positions", Gpt2(), {{"modules_to_save", {"wpe", "ln_f", "nowhere"}}}, 2},
       {"llama",
        Llama(false),
        {{"target_modules", {"q_proj", "v_proj"}},
         {"use_rslora", true},
         {"rank_pattern", {{"layers.1.self_attn.v_proj", 5}}},
         {"alpha_pattern", {{"q_proj", 3}}}},
-       4,
-       "q_proj"},
-      {"llama_head", Llama(true), {{"target_modules", {"lm_head", "o_proj"}}}, 3, "lm_head"},
+       4},
+      {"llama_head", Llama(true), {{"target_modules", {"lm_head", "o_proj"}}}, 3, true},
+      {"llama_table",
+       Llama(false),
+       {{"target_modules", ".*embed_tokens"}, {"rank_pattern", {{"embed_tokens", 5}}}},
+       1},
+      {"llama_tied_table", Llama(true), {{"target_modules", {"embed_tokens"}}}, 1, true},
+      {"llama_table_and_head",
+       Llama(true),
+       {{"target_modules", {"embed_tokens", "lm_head"}}, {"use_rslora", true}},
+       2,
+       true},
+      {"llama_norms", Llama(false), {{"modules_to_save", {"norm"}}}, 4},
+      {"llama_saves_head", Llama(false), {{"modules_to_save", {"lm_head"}}}, 4},
       {"llama_pattern",
        Llama(false),
        {{"target_modules", ".*layers\\.0\\..*(up|down)_proj"}, {"bias", "all"}},
-       2,
-       "up_proj"},
+       2},
+      {"gemma_table", Gemma(), {{"target_modules", {"embed_tokens", "q_proj"}}}, 3, true},
       {"bert",
        Bert(),
        {{"target_modules", {"query", "value"}},
-        {"modules_to_save", {"classifier"}},
+        {"modules_to_save", {"classifier", "score"}},
         {"bias", "lora_only"},
         {"task_type", "SEQ_CLS"}},
-       4,
-       "query"},
+       4},
+      {"bert_tables",
+       Bert(),
+       {{"target_modules", {"word_embeddings", "position_embeddings", "token_type_embeddings"}}},
+       3},
+      {"bert_tokens",
+       BertOf("BertForTokenClassification"),
+       {{"modules_to_save", {"classifier", "score"}}, {"bias", "all"}},
+       4},
+      {"bert_decoder",
+       BertOf("BertForMaskedLM"),
+       {{"target_modules", {"query", "decoder"}}, {"bias", "lora_only"}},
+       3,
+       true},
       {"t5",
        T5(),
        {{"target_modules", {"q", "v"}}, {"layers_to_transform", {1}}, {"layers_pattern", "block"}},
-       6,
-       "q"},
-      {"chatglm", ChatGlm(), {{"target_modules", {"query_key_value"}}}, 2, "query_key_value"},
+       6},
+      {"t5_head", T5(), {{"target_modules", {"lm_head", "wi"}}}, 5, true},
+      {"chatglm", ChatGlm(), {{"target_modules", {"query_key_value"}}}, 2},
+      {"vit", Vit(), {{"target_modules", {"query", "value"}}, {"bias", "lora_only"}}, 4},
+      {"vit_by_names_of_version_5",
+       Vit(),
+       {{"target_modules", {"q_proj", "o_proj", "fc2"}}, {"modules_to_save", {"layernorm_after"}}},
+       6},
   };
   return *cases;
 }
 
 Bundle Inputs(const json& config) {
+  if (config.at("model_type") == "vit") {
+    return {{keys::kPixelValues, CastCopy(RandomTensor({2, 3, 8, 8}, 3), DType::kFloat32)}};
+  }
   const Tensor ids = RandomIndices({2, 6}, 26, 3);
   Bundle in = {{keys::kInputIds, ids}};
   const std::string type = config.at("model_type");
@@ -224,7 +282,7 @@ TEST_P(AdapterFamiliesTest, SavedLoadedAndMergedItIsTheSame) {
   const auto whole = Load(Path("merged"), {});
   ExpectClose(LogitsOf(*whole), adapted, 1e-5, "merged");
   EXPECT_EQ(whole->config().value("tie_word_embeddings", false),
-            c.model.value("tie_word_embeddings", false) && std::string(c.targets) != "lm_head");
+            c.model.value("tie_word_embeddings", false) && !c.unties);
 }
 
 TEST_P(AdapterFamiliesTest, OnlyWhatItHasTrains) {
@@ -328,6 +386,7 @@ TEST_F(AdapterTest, WhatDoesNotFitIsRefusedByName) {
             "a.json: 'alpha_pattern' of 'q_proj' must be above 0, not 0");
   EXPECT_EQ(problem({{"init_lora_weights", "false"}}),
             "a.json: 'init_lora_weights': \"false\" is not supported");
+  EXPECT_EQ(problem({{"init_lora_weights", "eva"}, {"eva_config", {{"rho", 2.0}}}}), "");
   EXPECT_EQ(problem({{"lora_bias", true}}), "a.json: 'lora_bias': true is not supported");
   EXPECT_EQ(problem({{"bias", "some"}}),
             "a.json: 'bias' 'some' is not known; use one of none, all, lora_only");
@@ -346,9 +405,181 @@ TEST_F(AdapterTest, WhatDoesNotFitIsRefusedByName) {
   EXPECT_NE(attach(tied_base, {{"target_modules", {"q_proj"}}, {"modules_to_save", {"lm_head"}}})
                 .find("modules_to_save name 'lm_head', whose weight is tied"),
             std::string::npos);
-  EXPECT_NE(attach(base, {{"target_modules", {"q_proj"}}, {"modules_to_save", {"score"}}})
-                .find("modules_to_save name 'score', which this model does not have"),
+  EXPECT_EQ(attach(tied_base, {{"target_modules", {"lm_head"}}, {"ensure_weight_tying", true}}),
+            "ensure_weight_tying: matrices that two modules share do not train");
+  EXPECT_EQ(attach(base, {{"target_modules", {"q_proj"}}, {"modules_to_save", {"proj"}}}),
+            "the adapter's target_modules and modules_to_save both name "
+            "'model.layers.0.self_attn.q_proj'; a module is adapted or saved whole");
+  EXPECT_EQ(
+      attach(base, {{"target_modules", {"q_proj", "norm"}}}),
+      "the adapter's target_modules name 'model.norm', which is neither a linear layer nor an "
+      "embedding");
+  AdapterConfig pissa = Config({{"target_modules", {"embed_tokens"}}});
+  pissa.init = "pissa";
+  EXPECT_EQ(Message(AttachAdapter(*Load(base, {}), pissa).status()),
+            "init_lora_weights is pissa, and target_modules name the embedding "
+            "'model.embed_tokens', which cannot begin so");
+  const auto missing =
+      ModulesNotThere(*Load(base, {}), Config({{"modules_to_save", {"norm", "score"}}}));
+  ASSERT_TRUE(missing.ok());
+  EXPECT_EQ(*missing, std::vector<std::string>{"score"});
+}
+
+// Entries by name, which a file is made of.
+using Tensors = std::map<std::string, Tensor>;
+Tensors EntriesOf(const std::string& folder) {
+  const auto file = WeightFile::Open(folder + "/adapter_model.safetensors");
+  EXPECT_TRUE(file.ok()) << Message(file.status());
+  Tensors tensors;
+  for (const WeightEntry& entry : file->entries()) tensors[entry.name] = *file->Read(entry.name);
+  return tensors;
+}
+void WriteEntries(const std::string& folder, const Tensors& tensors) {
+  std::vector<NamedTensorView> views;
+  for (const auto& [name, t] : tensors) {
+    views.push_back({name,
+                     {.shape = {t.shape().begin(), t.shape().end()},
+                      .data = static_cast<const std::byte*>(t.raw_data()),
+                      .nbytes = static_cast<int64_t>(t.nbytes())}});
+  }
+  const Status written = WriteSafetensors(folder + "/adapter_model.safetensors", views);
+  ASSERT_TRUE(written.ok()) << Message(written);
+}
+std::vector<float> ValuesOf(Model& model, const std::string& parameter) {
+  return model.FindParameter(parameter)->tensor.Detach().ToVector<float>();
+}
+
+// PEFT writes tables and heads of the base beside the adapter where these are adapted
+// (`base_layer`), or save_embedding_layers says so: they are what the adapter goes on.
+TEST_F(AdapterTest, EntriesOfTheBaseReplaceIt) {
+  for (const bool tied : {false, true}) {
+    const std::string base = SaveBase(Llama(tied));
+    const std::string folder = SaveRandomAdapter(base, {{"target_modules", {"lm_head"}}});
+    const std::string begin = "base_model.model.";
+    const Tensors plain = EntriesOf(folder);
+    const auto model = Load(base, {});
+    const Tensor alone = LogitsOf(*Load(base, {folder}));
+    Tensors same = plain;
+    same[begin + "lm_head.base_layer.weight"] =
+        CastCopy(model->FindParameter("lm_head.weight")->tensor.Detach(), DType::kFloat32);
+    WriteEntries(folder, same);
+    EXPECT_EQ(LogitsOf(*Load(base, {folder}, /*map=*/true)).ToVector<float>(),
+              alone.ToVector<float>());
+    // As one of several, too.
+    const auto second = Load(base, {SaveRandomAdapter(base, json::object(), 9, "first"), folder});
+    EXPECT_EQ(LogitsOf(*second, 1).ToVector<float>(), alone.ToVector<float>());
+
+    Tensors other = same;
+    other[begin + "lm_head.base_layer.weight"] =
+        Mul(same.at(begin + "lm_head.base_layer.weight"), 2);
+    if (!tied) {
+      other[begin + "model.embed_tokens.weight"] =
+          CastCopy(Mul(model->FindParameter("model.embed_tokens.weight")->tensor.Detach(), 3),
+                   DType::kFloat32);
+    }
+    WriteEntries(folder, other);
+    // The base that it was on.
+    const auto changed = LoadModel(base);
+    ASSERT_TRUE(changed.ok());
+    for (const auto& [name, factor] :
+         {std::pair<const char*, double>("lm_head.weight", 2), {"model.embed_tokens.weight", 3}}) {
+      if (tied && factor == 3) continue;
+      Tensor values = (*changed)->FindParameter(name)->tensor.Detach();
+      CopyInto(values, Mul(values, factor));
+    }
+    ASSERT_TRUE(SaveModel(**changed, Path("changed")).ok());
+    const std::string on_changed =
+        SaveRandomAdapter(Path("changed"), {{"target_modules", {"lm_head"}}}, 7, "on_changed");
+    const Tensor expected = LogitsOf(*Load(Path("changed"), {on_changed}));
+    EXPECT_GT(MaxDifference(expected, alone), 1e-3);
+    for (const bool map : {false, true}) {
+      EXPECT_EQ(LogitsOf(*Load(base, {folder}, map)).ToVector<float>(), expected.ToVector<float>());
+    }
+    const std::string merged = Path(tied ? "tied_merged" : "merged");
+    ASSERT_TRUE(ConvertModel(base, merged, {.adapter = folder}).ok());
+    ExpectClose(LogitsOf(*Load(merged, {})), expected, 1e-5, "merged");
+    // Written again it has them still.
+    const auto loaded = LoadModel(base);
+    const auto attached = LoadAdapter(**loaded, folder);
+    ASSERT_TRUE(attached.ok()) << Message(attached.status());
+    const Status saved =
+        SaveAdapter(**loaded, *AdapterConfig::Read(folder), *attached, Path("again"));
+    ASSERT_TRUE(saved.ok()) << Message(saved);
+    EXPECT_EQ(LogitsOf(*Load(base, {Path("again")})).ToVector<float>(), expected.ToVector<float>());
+    // Another adapter of the same model has the base as it is.
+    const std::string first = SaveRandomAdapter(base, json::object(), 9, "first");
+    const auto refused = LoadModel(base, {.adapters = {first, folder}});
+    EXPECT_NE(
+        Message(refused.status()).find("only the first adapter of a model may have a base of"),
+        std::string::npos)
+        << Message(refused.status());
+    // Of another size, or of no parameter at all.
+    other[begin + "lm_head.base_layer.weight"] = Zeros({kVocabulary + 1, 12}, DType::kFloat32);
+    WriteEntries(folder, other);
+    EXPECT_EQ(Message(LoadModel(base, {.adapters = {folder}}).status()),
+              folder +
+                  "/adapter_model.safetensors: 'base_model.model.lm_head.base_layer.weight' is "
+                  "F32 [32, 12]; for this model it must be a floating [31, 12]");
+    other = plain;
+    other[begin + "lm_tail.weight"] = Zeros({2, 12}, DType::kFloat32);
+    WriteEntries(folder, other);
+    EXPECT_NE(Message(LoadModel(base, {.adapters = {folder}}).status())
+                  .find("this model has no place for 'base_model.model.lm_tail.weight'"),
+              std::string::npos);
+  }
+}
+
+// One of two tied weights is saved: the other stays the model's.
+TEST_F(AdapterTest, ATiedWeightThatIsSavedGoesApart) {
+  const std::string apart = Path("apart");
+  ASSERT_TRUE(SaveModel(**BuildModel(Llama(false), {.seed = 4}), apart).ok());
+  const std::string base = SaveBase(Llama(true));
+  const std::vector<float> before = ValuesOf(*Load(base, {}), "lm_head.weight");
+  const std::string head = "lm_head.weight", table = "model.embed_tokens.weight";
+  for (const auto& [saved, kept] : {std::pair(head, table), {table, head}}) {
+    const std::string module = saved.substr(0, saved.rfind('.'));
+    const std::string folder = SaveRandomAdapter(apart, {{"modules_to_save", {module}}});
+    const std::vector<float> own =
+        EntriesOf(folder).at("base_model.model." + saved).ToVector<float>();
+    for (const bool map : {false, true}) {
+      const auto model = Load(base, {folder}, map);
+      EXPECT_EQ(ValuesOf(*model, saved), own);
+      EXPECT_EQ(ValuesOf(*model, kept), before);
+    }
+    const std::string merged = Path("merged_" + module);
+    ASSERT_TRUE(ConvertModel(base, merged, {.adapter = folder}).ok());
+    ExpectClose(LogitsOf(*Load(merged, {})), LogitsOf(*Load(base, {folder})), 1e-5, saved);
+    // ensure_weight_tying: PEFT's file has both.
+    json config = *ReadJsonFile(folder + "/adapter_config.json");
+    config["ensure_weight_tying"] = true;
+    ASSERT_TRUE(WriteFileAtomically(folder + "/adapter_config.json", config.dump()).ok());
+    Tensors both = EntriesOf(folder);
+    both["base_model.model." + kept] = both.at("base_model.model." + saved);
+    WriteEntries(folder, both);
+    const auto model = Load(base, {folder});
+    EXPECT_EQ(ValuesOf(*model, saved), own);
+    EXPECT_EQ(ValuesOf(*model, kept), own);
+  }
+}
+
+// The stacks of a T5 look up modules of their own; `shared` is nobody's.
+TEST_F(AdapterTest, T5sTablesAreThoseOfItsStacks) {
+  const std::string base = SaveBase(T5());
+  const std::string folder =
+      SaveRandomAdapter(base, {{"target_modules", {"embed_tokens"}}, {"use_dora", true}});
+  const Tensors tensors = EntriesOf(folder);
+  EXPECT_EQ(tensors.size(), 2u * 3);
+  for (const char* stack : {"encoder", "decoder"}) {
+    EXPECT_EQ(tensors.count(Concat("base_model.model.", stack, ".embed_tokens.lora_embedding_A")),
+              1u);
+  }
+  EXPECT_NE(Message(ConvertModel(base, Path("merged"), {.adapter = folder}))
+                .find("which a t5 has one weight for with another module"),
             std::string::npos);
+  EXPECT_NE(
+      Message(AttachAdapter(*Load(base, {}), Config({{"target_modules", {"shared"}}})).status())
+          .find("name no linear layer"),
+      std::string::npos);
 }
 
 }  // namespace

@@ -18,6 +18,7 @@
 #include "models/hub/quantized_entries.h"
 #include "models/hub/save_model.h"
 #include "models/hub/weight_files.h"
+#include "ops/elementwise/elementwise.h"
 
 namespace tessera::models {
 namespace {
@@ -52,14 +53,15 @@ DType WidestOf(const std::vector<WeightEntry>& entries) {
   return widest.value_or(DType::kFloat32);
 }
 
-// Whether a weight that is tied to another one's is changed: the two go apart then.
-bool ChangesTied(Model& model, const AdapterFolder& adapter) {
-  bool changes = false;
-  model.VisitParameters([&](const nn::Parameter& p) {
-    if (p.tied_to == nullptr) return;
-    changes = changes || adapter.Changes(p.name) || adapter.Changes(p.tied_to->name);
-  });
-  return changes;
+// A weight that is tied to others, of which the adapter changes one alone: they go apart then.
+// nullptr: there is none.
+const nn::Parameter* ChangedTied(Model& model, const AdapterFolder& adapter) {
+  for (const TiedParameters& tied : TiesOf(model)) {
+    for (const nn::Parameter* p : tied) {
+      if (adapter.ChangesAlone(p->name)) return p;
+    }
+  }
+  return nullptr;
 }
 
 int64_t CountFinite(const Tensor& t) {
@@ -74,12 +76,22 @@ int64_t CountFinite(const Tensor& t) {
   return count;
 }
 
+// The weight that gives the logits.
+std::string HeadOf(Model& model) {
+  std::string name;
+  model.VisitModules([&](const nn::Module& layer) {
+    if (layer.vocabulary_use() == nn::VocabularyUse::kHead) name = layer.path() + ".weight";
+  });
+  return name;
+}
+
 // The model with the adapter in its weights.
 Status Merge(const std::string& folder, const std::string& where, json config, Source* source) {
   auto opened = AdapterFolder::Open(folder, *source->model);
   TESSERA_RETURN_IF_ERROR(opened.status());
   const auto adapter = std::make_shared<const AdapterFolder>(*std::move(opened));
-  if (ChangesTied(*source->model, *adapter)) {
+  double scale = 1;
+  if (ChangedTied(*source->model, *adapter) != nullptr) {
     const Family& family = **FamilyOf(config);
     if (family.untie == nullptr) {
       return InvalidArgument(folder, ": changes one of two tied weights, and ", family.model_type,
@@ -92,17 +104,24 @@ Status Merge(const std::string& folder, const std::string& where, json config, S
       if (p->tied_to != nullptr) tied_to[p->name] = p->tied_to;
     }
     family.untie(&config);
+    if (family.scale_of_head != nullptr) scale = family.scale_of_head(&config);
     TESSERA_ASSIGN_OR_RETURN(source->model, BuildShapes(where, config, tied->build().dtype));
+    if (const nn::Parameter* const p = ChangedTied(*source->model, *adapter)) {
+      return InvalidArgument(folder, ": changes '", p->name, "', which a ", family.model_type,
+                             " has one weight for with another module");
+    }
     source->read = [tied, tied_to, read = source->read](const nn::Parameter& p) {
       const auto found = tied_to.find(p.name);
       return read(found == tied_to.end() ? p : *found->second);
     };
   }
-  source->read = [folder, adapter,
+  source->read = [folder, adapter, scale, head = HeadOf(*source->model),
                   read = source->read](const nn::Parameter& p) -> StatusOr<Tensor> {
     TESSERA_ASSIGN_OR_RETURN(const Tensor whole, read(p));
-    if (!adapter->Changes(p.name)) return whole;
-    TESSERA_ASSIGN_OR_RETURN(const Tensor merged, adapter->Merged(p, whole));
+    const double factor = p.name == head ? scale : 1;
+    if (!adapter->Changes(p.name) && factor == 1) return whole;
+    TESSERA_ASSIGN_OR_RETURN(Tensor merged, adapter->Merged(p, whole));
+    if (factor != 1) merged = Mul(merged, factor);
     if (CountFinite(merged) >= CountFinite(whole)) return merged;
     return InvalidArgument(folder, ": makes numbers of tensor '", p.name, "' infinite or NaN");
   };

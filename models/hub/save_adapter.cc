@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // An adapter's folder, as PEFT has it.
+#include <algorithm>
 #include <functional>
 #include <map>
 
@@ -18,6 +19,7 @@ namespace {
 // What a folder has of a parameter: itself, and behind it, along the rank, what a term began with
 // that started from its weight, so that s (B A - B_0 A_0) is s [B, -B_0] [A; A_0].
 struct SavedParameter {
+  std::string name;  // in the file, behind what all begin with
   nn::Parameter* own;
   nn::Parameter* start = nullptr;
   int rank_dim = 0;
@@ -29,17 +31,43 @@ struct SavedParameter {
   }
 };
 
-std::vector<SavedParameter> SavedParametersOf(const AttachedAdapter& adapter) {
-  std::vector<SavedParameter> saved;
-  for (nn::Parameter* p : ParametersOf(adapter)) {
-    SavedParameter entry = {.own = p};
-    for (const AttachedAdapter::Term& term : adapter.terms) {
-      entry.start = term.term->StartOf(*p);
-      if (entry.start != nullptr) break;
+// Names of a parameter that is replaced, as PEFT has it: the one by which it is meant, and what
+// the module of that one has it under, too (BERT's decoder.bias, beside predictions.bias).
+std::vector<std::string> WrittenNames(const std::vector<std::string>& names) {
+  std::vector<std::string> written;
+  for (const std::string& name : names) {
+    if (written.empty() || ModuleOf(name).starts_with(ModuleOf(names[0]) + ".")) {
+      written.push_back(name);
     }
-    // `lora_A.weight` is [rank, in], `lora_B.weight` [out, rank].
-    entry.rank_dim = p->name.find(".lora_B") == std::string::npos ? 0 : 1;
-    saved.push_back(entry);
+  }
+  return written;
+}
+
+std::vector<SavedParameter> SavedParametersOf(const AttachedAdapter& adapter,
+                                              const AdapterPlan& plan) {
+  std::vector<SavedParameter> saved;
+  for (const AttachedAdapter::Term& term : adapter.terms) {
+    for (const auto& p : term.term->own_parameters()) {
+      if (!p->can_train) continue;
+      // `lora_A.weight` is [rank, in], `lora_B.weight` [out, rank].
+      saved.push_back({.name = plan.terms.at(term.module).name + p->name.substr(term.module.size()),
+                       .own = p.get(),
+                       .start = term.term->StartOf(*p),
+                       .rank_dim = p->name.find(".lora_B") == std::string::npos ? 0 : 1});
+    }
+  }
+  for (nn::Parameter* p : adapter.replaced) {
+    for (const std::string& name : WrittenNames(plan.replaced.at(p->name))) {
+      saved.push_back({.name = name, .own = p});
+    }
+  }
+  for (nn::Parameter* p : adapter.changed) {
+    const auto term = plan.terms.find(ModuleOf(p->name));
+    saved.push_back(
+        {.name = term == plan.terms.end()
+                     ? p->name
+                     : OfBaseLayer(term->second.name + p->name.substr(term->first.size())),
+         .own = p});
   }
   return saved;
 }
@@ -64,13 +92,11 @@ StatusOr<Tensor> ValuesOf(const SavedParameter& p, const SaveAdapterOptions& opt
   return Cat({own, p.rank_dim == 0 ? start : Neg(start)}, p.rank_dim);
 }
 
-bool StandsInOut(Model& model, const WantedTerms& wanted) {
-  bool transposed = false;
-  model.VisitModules([&](nn::Module& layer) {
-    transposed = transposed ||
-                 (wanted.count(layer.path()) > 0 && layer.linear_layout() == LinearLayout::kInOut);
+// What GPT-2's layers are; a table's term does not ask.
+bool StandsInOut(const AdapterPlan& plan) {
+  return std::any_of(plan.terms.begin(), plan.terms.end(), [](const auto& term) {
+    return term.second.layout == LinearLayout::kInOut && !term.second.table;
   });
-  return transposed;
 }
 
 // The adapter's adapter_config.json, then the entries, whose numbers `tensor_of` gives one by one,
@@ -125,23 +151,28 @@ Status SaveAdapter(Model& model, const AdapterConfig& config, const AttachedAdap
                    const std::string& folder, const SaveAdapterOptions& options) {
   TESSERA_ASSIGN_OR_RETURN(const auto whole, WholeShape(model));
   if (config.prefix) return SavePrefix(*whole, config, adapter.prefix, folder, options);
-  TESSERA_ASSIGN_OR_RETURN(const WantedTerms wanted, WantedTermsOf(*whole, config));
-  const std::vector<SavedParameter> parameters = SavedParametersOf(adapter);
+  TESSERA_ASSIGN_OR_RETURN(const AdapterPlan plan, PlanOf(*whole, config));
+  const std::vector<SavedParameter> parameters = SavedParametersOf(adapter, plan);
   if (!options.write) {
     for (const SavedParameter& p : parameters) {
       TESSERA_RETURN_IF_ERROR(ValuesOf(p, options).status());
     }
     return OkStatus();
   }
-  const AdapterConfig saved = config.StartsFromWeights() ? config.OfWholeWeights() : config;
+  AdapterConfig saved = config.StartsFromWeights() ? config.OfWholeWeights() : config;
+  if (saved.target_modules.all_linear) {  // PEFT's own word for it leaves out other heads
+    saved.target_modules = {};
+    for (const auto& [path, term] : plan.terms) saved.target_modules.names.push_back(term.name);
+  }
   std::vector<SafetensorsEntry> entries;
   for (const SavedParameter& p : parameters) {
     const Shape shape = p.shape();
-    entries.push_back(
-        {NameInFile(*p.own, wanted), p.own->tensor.dtype(), {shape.begin(), shape.end()}});
+    entries.push_back({std::string(kAdapterNamesBegin) + p.name,
+                       p.own->tensor.dtype(),
+                       {shape.begin(), shape.end()}});
   }
   return WriteFolder(
-      folder, saved.ToJson(StandsInOut(*whole, wanted)), entries,
+      folder, saved.ToJson(StandsInOut(plan)), entries,
       [&](size_t i) { return ValuesOf(parameters[i], options); }, options);
 }
 

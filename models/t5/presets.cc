@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // How the command line and the Hub know T5 and mT5.
+#include <cmath>
+
 #include "data/tokenizer/tokenizer.h"
 #include "models/family.h"
 #include "models/input_check.h"
@@ -46,6 +48,12 @@ std::vector<std::string> OtherNames(const std::string& parameter) {
   return {};
 }
 
+// The two stacks look up modules of their own, whose weight is that of a third, 'shared', which
+// nothing looks up.
+std::vector<std::string> NamesInModel(const std::string& parameter, int /*version*/) {
+  return {parameter == "shared.weight" ? "encoder.embed_tokens.weight" : parameter};
+}
+
 // Further copies of the shared embedding, and a table of the decoder's attention to the encoder
 // that early files carry and no model uses.
 bool IsIgnored(const std::string& name) {
@@ -58,6 +66,12 @@ void SetTied(bool tied, nlohmann::json* config) {
   if (!parsed.ok()) return;
   (*config)["scale_decoder_outputs"] = parsed->scale_decoder_outputs;
   (*config)["tie_word_embeddings"] = tied;
+}
+double ScaleOfHead(nlohmann::json* config) {
+  const auto parsed = T5Config::FromJson(*config);
+  if (!parsed.ok() || !parsed->scale_decoder_outputs) return 1;
+  (*config)["scale_decoder_outputs"] = false;
+  return 1 / std::sqrt(static_cast<double>(parsed->d_model));
 }
 // As transformers 5, which ties whatever the configuration says.
 void Tie(nlohmann::json* config) { SetTied(true, config); }
@@ -115,8 +129,10 @@ Family MakeFamily(const char* model_type, const char* architecture) {
   family.adapter_targets = {"q", "v"};
   family.prefix = {.layers_under = "decoder."};
   family.other_names = OtherNames;
+  family.names_in_model = NamesInModel;
   family.ignored_entry = IsIgnored;
   family.untie = Untie;
+  family.scale_of_head = ScaleOfHead;
   family.tie = Tie;
   family.copies = Copies;
   family.inputs = {keys::kInputIds, keys::kAttentionMask, keys::kDecoderInputIds,

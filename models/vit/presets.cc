@@ -59,6 +59,31 @@ std::vector<std::string> OtherNames(const std::string& parameter) {
   return {prefix + parameter};
 }
 
+// Version 5 of transformers has other modules than its files say.
+std::string NameInVersion5(std::string name) {
+  const std::pair<const char*, const char*> renamed[] = {
+      {"encoder.layer.", "layers."},
+      {".attention.attention.query.", ".attention.q_proj."},
+      {".attention.attention.key.", ".attention.k_proj."},
+      {".attention.attention.value.", ".attention.v_proj."},
+      {".attention.output.dense.", ".attention.o_proj."},
+      {".intermediate.dense.", ".mlp.fc1."},
+      {".output.dense.", ".mlp.fc2."}};
+  for (const auto& [ours, theirs] : renamed) {
+    const size_t at = name.find(ours);
+    if (at != std::string::npos) name.replace(at, std::string_view(ours).size(), theirs);
+  }
+  return name;
+}
+
+std::vector<std::string> NamesInModel(const std::string& parameter, int version) {
+  std::vector<std::string> names = OtherNames(parameter);
+  names.insert(names.begin(), parameter);
+  if (version < 5) return names;
+  std::transform(names.begin(), names.end(), names.begin(), NameInVersion5);
+  return names;
+}
+
 StatusOr<std::unique_ptr<Model>> Build(const json& config, const nn::BuildContext& context) {
   TESSERA_ASSIGN_OR_RETURN(const VitConfig parsed, VitConfig::FromJson(config));
   return std::make_unique<Vit>(parsed, config, context);
@@ -108,6 +133,7 @@ Family MakeFamily() {
   family.build = Build;
   family.adapter_targets = {"query", "value"};
   family.other_names = OtherNames;
+  family.names_in_model = NamesInModel;
   family.inputs = {keys::kPixelValues, keys::kLabels};
   family.check_inputs = CheckInputs;
   family.is_head = IsHead;

@@ -479,8 +479,8 @@ class SumForm : public nn::WeightForm {
     ++uses;
     return Add(Linear(x, weight.tensor, bias, layout), Linear(x, addition_, {}, layout));
   }
-  Tensor LookUp(const nn::Parameter& table, const Tensor& ids,
-                const EmbeddingOptions& options) const override {
+  Tensor LookUp(const nn::Parameter& table, const Tensor& ids, const EmbeddingOptions& options,
+                const nn::ForwardContext& /*context*/) const override {
     ++uses;
     return Add(Embedding(table.tensor, ids, options), Embedding(addition_, ids, options));
   }

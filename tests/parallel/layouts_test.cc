@@ -162,7 +162,7 @@ RunConfig ConfigFor(const Layout& layout, const std::string& name) {
   if (layout.run == "lora" || layout.run == "quantised") {
     if (layout.run == "quantised") config.model = QuantisedFolder();
     config.adapter = "lora";
-    config.target_modules = "all-linear";
+    config.target_modules = "wte,wpe,lm_head,c_attn,c_fc,c_proj";
     config.lora_dropout = 0.1;
   }
   if (layout.run == "dora" || layout.run == "pissa" || layout.run == "olora") {

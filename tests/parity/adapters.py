@@ -2,12 +2,14 @@
 """Adapters against PEFT: its folders in the program, the program's in PEFT, and merging.
 
     pip install torch safetensors 'transformers==4.57.6' peft
-    bazel build -c opt //tools:tessera
-    python tests/parity/adapters.py [--tessera BINARY] [--train]
+    bazel build -c opt //tools:tessera //tests/parity:resave_adapter
+    python tests/parity/adapters.py [--tessera BINARY] [--resave BINARY] [--train] [--only TEXT]
 
-Random models of seven families carry random adapters that PEFT made and saved. The program's logits
-with `--adapter` are compared with those of PEFT in float64, so are those of the folder that
-`tessera merge` writes (in transformers, too), and what both write with a prefix. With `--train` ten
+Random models of seven families carry random adapters that PEFT made and saved, of all kinds that it
+makes of linear layers, embeddings, heads and whole modules. The program's logits with `--adapter`
+are compared with those of PEFT in float64, so are those of the folder that `tessera merge` writes
+(in transformers, too), of the adapter written again and loaded by PEFT, and what both write with a
+prefix. Modules are called as in the transformers that is installed, 4 or 5. With `--train` ten
 steps of each family's task, from an adapter that PEFT made, follow the losses of a loop in PyTorch,
 in float64 there.
 """
@@ -20,17 +22,22 @@ import tempfile
 import zlib
 
 import torch
+import transformers
 from peft import LoraConfig, PeftModel, PrefixTuningConfig, get_peft_model
 from transformers import (AutoModelForCausalLM, AutoModelForImageClassification,
-                          AutoModelForSeq2SeqLM, AutoModelForSequenceClassification,
+                          AutoModelForMaskedLM, AutoModelForSeq2SeqLM,
+                          AutoModelForSequenceClassification, AutoModelForTokenClassification,
                           CONFIG_MAPPING)
 
-from parity import TOLERANCE, Report, compare, forward, randomise, run
+from parity import TOLERANCE, Report, compare, failure, forward, randomise, run
 
 NORMS = ("norm", "ln_", "LayerNorm")
 LLAMA = dict(vocab_size=67, hidden_size=36, intermediate_size=53, num_hidden_layers=3,
              num_attention_heads=6, num_key_value_heads=2, max_position_embeddings=48,
              bos_token_id=1, eos_token_id=2)
+BERT = dict(vocab_size=53, hidden_size=36, num_hidden_layers=2, num_attention_heads=3,
+            intermediate_size=47, max_position_embeddings=41)
+NEW_NAMES = transformers.__version__.startswith("5")
 BASES = {
     "gpt2": (AutoModelForCausalLM, "gpt2",
              dict(vocab_size=53, n_positions=41, n_embd=36, n_layer=2, n_head=3), ["c_attn"]),
@@ -39,13 +46,24 @@ BASES = {
     "gemma3": (AutoModelForCausalLM, "gemma3_text",
                dict(LLAMA, head_dim=8, sliding_window=5), ["q_proj", "o_proj"]),
     "bert": (AutoModelForSequenceClassification, "bert",
-             dict(vocab_size=53, hidden_size=36, num_hidden_layers=2, num_attention_heads=3,
-                  intermediate_size=47, max_position_embeddings=41, num_labels=3),
-             ["query", "value"]),
+             dict(BERT, num_labels=3), ["query", "value"]),
     "t5": (AutoModelForSeq2SeqLM, "t5",
            dict(vocab_size=53, d_model=36, d_kv=7, d_ff=47, num_layers=2, num_heads=3,
                 decoder_start_token_id=0), ["q", "v"]),
 }
+# Beside those of all kinds below.
+MORE_BASES = {
+    "llama_tied": (AutoModelForCausalLM, "llama", dict(LLAMA, tie_word_embeddings=True),
+                   ["q_proj", "v_proj"]),
+    "bert_mlm": (AutoModelForMaskedLM, "bert", BERT, ["query", "value"]),
+    "bert_tok": (AutoModelForTokenClassification, "bert", dict(BERT, num_labels=5),
+                 ["query", "value"]),
+    "vit": (AutoModelForImageClassification, "vit",
+            dict(image_size=16, patch_size=4, hidden_size=24, num_hidden_layers=2,
+                 num_attention_heads=2, intermediate_size=31, num_labels=4),
+            ["q_proj", "v_proj"] if NEW_NAMES else ["query", "value"]),
+}
+TASKS = {"bert": "SEQ_CLS", "bert_tok": "TOKEN_CLS"}  # for which PEFT saves the head, by two names
 PREFIX_BASES = {
     **{name: BASES[name] for name in ("gpt2", "llama", "qwen3", "gemma3", "t5")},
     "qwen2": (AutoModelForCausalLM, "qwen2", LLAMA, None),
@@ -63,10 +81,102 @@ KINDS = {
     "patterns": dict(rank_pattern={".*1.*": 3}, alpha_pattern={".*0.*": 2}),
     "one_layer": dict(layers_to_transform=[1]),
 }
+# What else there is: the base, keys of the configuration, and beside them: save_embedding_layers;
+# `changed`, the base's tables are not those of its folder; `whole`, it cannot be merged.
+VARIANTS = [
+    ("llama", dict(target_modules=["q_proj", "lm_head"])),
+    ("llama", dict(target_modules=["lm_head"], use_dora=True, rank_pattern={"lm_head": 3})),
+    ("llama", dict(target_modules=["q_proj", "embed_tokens"])),
+    ("llama", dict(target_modules=["q_proj", "embed_tokens"], use_rslora=True)),
+    ("llama", dict(target_modules=["q_proj", "embed_tokens", "lm_head"], use_dora=True)),
+    ("llama", dict(target_modules=["embed_tokens"], alpha_pattern={"embed_tokens": 2})),
+    ("llama", dict(target_modules=r".*(embed_tokens|layers\.1\..*(up|down)_proj)")),
+    ("llama", dict(modules_to_save=["norm"])),
+    ("llama", dict(modules_to_save=["lm_head"])),
+    ("llama", dict(modules_to_save=["embed_tokens", "lm_head"])),
+    ("llama", dict(modules_to_save=["mlp", "score", "nowhere"])),
+    ("llama", dict(modules_to_save=["model.layers.1.mlp.down_proj"])),
+    ("llama", dict(exclude_modules=["layers.0.self_attn.q_proj"])),
+    ("llama", dict(exclude_modules=r".*\.2\..*", target_modules="all-linear")),
+    ("llama", dict(layers_to_transform=[0, 2], layers_pattern="layers")),
+    ("llama", dict(fan_in_fan_out=True)),
+    ("llama", {}, dict(save_embedding_layers=True)),
+    ("llama", {}, dict(save_embedding_layers=True, changed=True)),
+    ("llama", dict(target_modules=["lm_head", "embed_tokens"]), dict(changed=True)),
+    ("llama", dict(modules_to_save=["lm_head"]), dict(save_embedding_layers=True, changed=True)),
+    ("llama_tied", {}),
+    ("llama_tied", dict(target_modules=["q_proj", "lm_head"])),
+    ("llama_tied", dict(target_modules=["q_proj", "lm_head"], use_dora=True)),
+    ("llama_tied", dict(target_modules=["q_proj", "embed_tokens"])),
+    ("llama_tied", dict(target_modules=["embed_tokens", "lm_head"])),
+    ("llama_tied", dict(target_modules=["lm_head"]), dict(changed=True)),
+    ("llama_tied", {}, dict(save_embedding_layers=True, changed=True)),
+    ("llama_tied", dict(modules_to_save=["embed_tokens"])),
+    ("llama_tied", dict(modules_to_save=["lm_head"])),
+    ("llama_tied", dict(modules_to_save=["lm_head", "embed_tokens"])),
+    ("llama_tied", dict(modules_to_save=["lm_head"], target_modules=["embed_tokens"])),
+    ("llama_tied", dict(modules_to_save=["embed_tokens"], ensure_weight_tying=True)),
+    ("llama_tied", dict(modules_to_save=["lm_head"], ensure_weight_tying=True)),
+    ("llama_tied", dict(target_modules=["q_proj", "embed_tokens"], ensure_weight_tying=True)),
+    ("llama_tied", dict(target_modules=["q_proj", "lm_head"], ensure_weight_tying=True)),
+    ("qwen3", dict(target_modules=["lm_head", "q_proj"])),
+    ("gemma3", dict(target_modules=["embed_tokens", "q_proj"])),
+    ("gpt2", dict(target_modules=["lm_head", "c_attn"])),
+    ("gpt2", dict(target_modules=["wte", "c_proj"])),
+    ("gpt2", dict(target_modules=["wte", "wpe", "c_attn"], use_dora=True)),
+    ("gpt2", dict(target_modules=["wpe"])),
+    ("gpt2", dict(fan_in_fan_out=False)),
+    ("gpt2", dict(modules_to_save=["wte"])),
+    ("gpt2", dict(modules_to_save=["ln_f", "wpe"])),
+    ("gpt2", dict(modules_to_save=["lm_head"], bias="all")),
+    ("bert", dict(modules_to_save=["pooler"])),
+    ("bert", dict(target_modules=["query", "dense"])),
+    ("bert", dict(target_modules=["word_embeddings", "position_embeddings",
+                                  "token_type_embeddings"])),
+    ("bert", dict(task_type=None, target_modules=["query", "classifier"], bias="lora_only")),
+    ("bert", dict(modules_to_save=["LayerNorm"], bias="all")),
+    ("bert_tok", {}),
+    ("bert_tok", dict(bias="lora_only", use_dora=True)),
+    ("bert_tok", dict(target_modules="all-linear", task_type=None)),
+    ("bert_mlm", {}),
+    ("bert_mlm", dict(target_modules="all-linear")),
+    ("bert_mlm", dict(target_modules=["query", "word_embeddings"])),
+    ("bert_mlm", dict(target_modules=["query", "decoder"])),
+    ("bert_mlm", dict(target_modules=["query", "decoder"], bias="lora_only")),
+    ("bert_mlm", dict(target_modules=["query", "decoder"], bias="all")),
+    ("bert_mlm", dict(modules_to_save=["decoder"])),
+    ("bert_mlm", dict(modules_to_save=["cls"])),
+    ("bert_mlm", dict(modules_to_save=["transform"], bias="all")),
+    ("bert_mlm", {}, dict(save_embedding_layers=True)),
+    ("t5", dict(target_modules=["q", "lm_head"])),
+    ("t5", dict(target_modules=["wi", "wo", "k"], use_dora=True)),
+    ("t5", dict(modules_to_save=["final_layer_norm"])),
+    ("t5", dict(modules_to_save=["lm_head"])),
+    ("t5", dict(modules_to_save=["embed_tokens"]), dict(whole=True)),
+    ("vit", dict(modules_to_save=["classifier"])),
+    ("vit", dict(modules_to_save=["classifier"], use_dora=True, bias="all")),
+    ("vit", dict(target_modules="all-linear")),
+    ("vit", dict(modules_to_save=["layernorm"], bias="lora_only")),
+    ("vit", dict(target_modules=r".*\.1\..*(dense|fc[12])", use_rslora=True)),
+]
+if NEW_NAMES:  # version 4 has one module for the two
+    VARIANTS.append(("t5", dict(target_modules=["q", "embed_tokens"]), dict(whole=True)))
+# What is refused, and the word that says so.
+REFUSED = [
+    ("llama", dict(lora_bias=True), "'lora_bias'"),
+    ("llama", dict(target_parameters=["k_proj.weight"]), "'target_parameters'"),
+    ("llama", dict(trainable_token_indices=[3, 5]), "'trainable_token_indices'"),
+    ("t5", dict(target_modules=["q", "shared"]), "shared.lora_embedding_A"),
+    ("t5", dict(modules_to_save=["shared"]), "shared.weight"),
+    ("t5", dict(target_modules=["q", "relative_attention_bias"]), "relative_attention_bias"),
+    ("vit", dict(target_modules=["projection"]), "projection"),
+]
 
 
 def inputs_of(name, config):
     random = torch.Generator().manual_seed(5)
+    if name == "vit":
+        return {"pixel_values": torch.randn(3, 3, 16, 16, generator=random)}
     tensors = {"input_ids": torch.randint(4, config.vocab_size, (3, 11), generator=random)}
     if name.startswith("t5"):
         tensors["decoder_input_ids"] = torch.randint(4, config.vocab_size, (3, 7), generator=random)
@@ -100,38 +210,79 @@ def randomise_adapter(model, seed):
                 p.copy_(start + 0.1 * torch.randn(p.shape, generator=random))
 
 
-def check(report, program, name, kind, seed):
-    cls, model_type, fields, targets = BASES[name]
+def base_of(name, seed):
+    cls, model_type, fields, targets = {**BASES, **MORE_BASES}[name]
     config = CONFIG_MAPPING[model_type](**fields)
     config._attn_implementation = "eager"
-    base = randomise(cls.from_config(config), seed, norm_names=NORMS)
-    keys = dict(r=4, lora_alpha=6, target_modules=targets, fan_in_fan_out=name == "gpt2")
-    keys.update(KINDS[kind])
-    if name == "bert":
-        keys["modules_to_save"] = ["classifier"]
-    with tempfile.TemporaryDirectory() as work:
-        folder, adapter, merged = (os.path.join(work, n) for n in ("base", "adapter", "merged"))
-        base.save_pretrained(folder)
-        model = get_peft_model(base, LoraConfig(**keys)).eval()
-        randomise_adapter(model, seed + 1)
-        model.save_pretrained(adapter)
-        inputs = inputs_of(name, config)
+    return cls, randomise(cls.from_config(config), seed, norm_names=NORMS), targets
+
+
+def made_by_peft(base, name, targets, keys, seed, adapter, changed=False, **saving):
+    """The model with an adapter, which is saved; `changed` stands in for a base that was trained."""
+    keys = dict(r=4, lora_alpha=6, target_modules=targets, fan_in_fan_out=name == "gpt2",
+                task_type=TASKS.get(name)) | keys
+    model = get_peft_model(base, LoraConfig(**keys)).eval()
+    randomise_adapter(model, seed + 1)
+    if changed:
+        random = torch.Generator().manual_seed(seed + 2)
         with torch.no_grad():
-            want = {"logits": model.double()(**inputs).logits}
+            for n, p in model.named_parameters():
+                if p.dim() == 2 and len(p) == base.config.vocab_size and not p.requires_grad:
+                    p.add_(0.1 * torch.randn(p.shape, generator=random))
+    model.save_pretrained(adapter, **saving)
+    return model
+
+
+def check(report, program, resave, name, what, keys, seed, whole=False, **making):
+    cls, base, targets = base_of(name, seed)
+    config, what = base.config, f"{name} {what}"
+    with tempfile.TemporaryDirectory() as work:
+        folder, adapter, merged, again = (os.path.join(work, n)
+                                          for n in ("base", "adapter", "merged", "again"))
+        base.save_pretrained(folder)
+        model = made_by_peft(base, name, targets, keys, seed, adapter, **making).double()
+        inputs = inputs_of(name, config)
+        wide = {n: t.double() if t.is_floating_point() else t for n, t in inputs.items()}
+        with torch.no_grad():
+            want = {"logits": model(**wide).logits}
+            plain = cls.from_pretrained(folder, attn_implementation="eager").eval().double()
+            moved = (plain(**wide).logits - want["logits"]).abs().max().item()
+        report(f"{what} moves the logits", moved > 1e-3, f"{moved:.1e}")
         # transformers computes rotary angles and T5's and Llama's norms in float32, whatever the dtype.
-        exact = 1e-12 if name in ("gpt2", "bert") else 1e-6
-        for dtype, tolerance in (("float32", 1e-6), ("float64", exact)):
+        exact = 1e-12 if name.startswith(("gpt2", "bert")) else 1e-6
+        for dtype, tolerance in (("float32", 2e-6), ("float64", exact)):
             got, _ = forward(program, folder, inputs, dtype, gradients=False,
                              flags=("--adapter", adapter))
-            report.error(f"{name} {kind} {dtype} adapter", compare({"logits": got["logits"]}, want),
+            report.error(f"{what} {dtype} adapter", compare({"logits": got["logits"]}, want),
                          tolerance)
+        run(resave, folder, adapter, again)
+        theirs = PeftModel.from_pretrained(cls.from_pretrained(folder, attn_implementation="eager"),
+                                           again).eval().double()
+        with torch.no_grad():
+            report.error(f"{what} written again, in PEFT",
+                         compare({"logits": theirs(**wide).logits}, want), 2e-6)
+        if whole:
+            line = failure(program, "merge", folder, adapter, merged)
+            report(f"{what} is not merged", "has one weight for with another module" in line, line)
+            return
         run(program, "merge", folder, adapter, merged)
         got, _ = forward(program, merged, inputs, gradients=False)
-        report.error(f"{name} {kind} merged", compare({"logits": got["logits"]}, want), 1e-6)
+        report.error(f"{what} merged", compare({"logits": got["logits"]}, want), 2e-6)
         theirs = cls.from_pretrained(merged, attn_implementation="eager").eval().double()
         with torch.no_grad():
-            report.error(f"{name} {kind} merged, in transformers",
-                         compare({"logits": theirs(**inputs).logits}, want), 1e-6)
+            report.error(f"{what} merged, in transformers",
+                         compare({"logits": theirs(**wide).logits}, want), 2e-6)
+
+
+def check_refused(report, program, name, keys, word, seed):
+    _, base, targets = base_of(name, seed)
+    with tempfile.TemporaryDirectory() as work:
+        folder, adapter = (os.path.join(work, n) for n in ("base", "adapter"))
+        base.save_pretrained(folder)
+        made_by_peft(base, name, targets, keys, seed, adapter)
+        line = failure(program, "merge", folder, adapter, os.path.join(work, "merged"))
+        report(f"{name} {keys} is refused", adapter in line and word in line,
+               line.replace(work, ""))
 
 
 def check_prefix(report, program, name, projected, seed):
@@ -350,7 +501,9 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tessera", default="bazel-bin/tools/tessera")
+    parser.add_argument("--resave", default="bazel-bin/tests/parity/resave_adapter")
     parser.add_argument("--train", action="store_true", help="follow losses of training instead")
+    parser.add_argument("--only", default="", help="variants whose names have this, and no prefixes")
     args = parser.parse_args()
     torch.set_num_threads(2)
     report = Report()
@@ -359,9 +512,19 @@ def main():
             for j, kind in enumerate(("lora", "rslora", "dora")):
                 check_training(report, args.tessera, name, kind, 10 * i + j)
         return report.finish()
-    for i, name in enumerate(BASES):
-        for j, kind in enumerate(KINDS):
-            check(report, args.tessera, name, kind, 10 * i + j)
+    variants = [(name, kind, keys, {}) for name in BASES for kind, keys in KINDS.items()]
+    for name, keys, *more in VARIANTS:
+        making = more[0] if more else {}
+        words = ", ".join(f"{k} {v}" for k, v in {**keys, **making}.items())
+        variants.append((name, words or "lora", keys, making))
+    variants = [v for v in variants if args.only in f"{v[0]} {v[1]}"]
+    for i, (name, what, keys, making) in enumerate(variants):
+        check(report, args.tessera, args.resave, name, what, keys, i, **making)
+    print(len(variants), "variants")
+    for name, keys, word in REFUSED:
+        check_refused(report, args.tessera, name, keys, word, 3)
+    if args.only:
+        return report.finish()
     for i, name in enumerate(PREFIX_BASES):
         for projected in (False, True):
             check_prefix(report, args.tessera, name, projected, 1000 + i)

@@ -105,6 +105,12 @@ StatusOr<models::AdapterConfig> AdapterOf(const RunConfig& config, const models:
     if (adapter.target_modules.empty()) {
       adapter.target_modules.names = family->adapter_targets;
     }
+    TESSERA_ASSIGN_OR_RETURN(const std::vector<std::string> missing,
+                             models::ModulesNotThere(model, adapter));
+    if (!missing.empty()) {
+      return InvalidArgument("modules_to_save has '", missing[0],
+                             "', which this model does not have");
+    }
     if (new_head) {
       for (const std::string& module : HeadModules(model)) {
         if (!adapter.Saves(module)) adapter.modules_to_save.push_back(module);
@@ -135,6 +141,19 @@ Status TrainAdapter(const RunConfig& config, const models::AdapterConfig& adapte
                            IsKind(config.adapter)
                                ? models::AttachAdapter(model, adapter, 0, WithElements)
                                : models::LoadAdapter(model, config.adapter));
+  // What is saved is the adapter alone, for the model as its folder has it.
+  if (!attached.changed.empty()) {
+    return InvalidArgument(config.adapter, ": has values of its own for the model's '",
+                           attached.changed[0]->name,
+                           "'; merge it, and train an adapter of what that gives");
+  }
+  const bool ties = adapter.ensure_weight_tying && !models::TiesOf(model).empty();
+  if (!attached.untied.empty() || ties) {
+    return InvalidArgument(
+        config.adapter, ": ",
+        attached.untied.empty() ? "'ensure_weight_tying'" : "'" + attached.untied[0]->name + "'",
+        " parts tied weights of the model, which do not train so");
+  }
   if (adapter.StartsFromWeights()) {
     TESSERA_RETURN_IF_ERROR(
         StartFromWeights(adapter.init, static_cast<uint64_t>(config.seed), attached, model));

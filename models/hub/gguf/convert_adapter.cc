@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <utility>
@@ -13,9 +14,12 @@
 #include "models/hub/load_model.h"
 #include "ops/cast/cast.h"
 #include "ops/elementwise/elementwise.h"
+#include "ops/view/view.h"
 
 namespace tessera::models {
 namespace {
+
+constexpr char kTokenTable[] = "token_embd.weight";
 
 // What has no place in such a file.
 Status CheckIsPlain(const AdapterConfig& config, const std::string& folder) {
@@ -26,6 +30,20 @@ Status CheckIsPlain(const AdapterConfig& config, const std::string& folder) {
   if (problem == nullptr) return OkStatus();
   return InvalidArgument(JoinPath(folder, kAdapterConfigName), ": ", problem,
                          ": llama.cpp's adapters have the two matrices of LoRA alone");
+}
+
+// What the adapter's file has of the model (PEFT's save_embedding_layers) is what the model has.
+Status CheckBaseStays(const AdapterFolder& adapter, const std::string& folder,
+                      const std::string& base) {
+  if (adapter.base_entries().empty()) return OkStatus();
+  TESSERA_ASSIGN_OR_RETURN(const auto model, LoadModel(base, {.require_weights = true}));
+  for (const auto& [parameter, entry] : adapter.base_entries()) {
+    TESSERA_ASSIGN_OR_RETURN(const Tensor values, adapter.Read(parameter));
+    if (HoldsValues(*model->FindParameter(parameter), values)) continue;
+    return InvalidArgument(folder, ": '", entry, "' is not the '", parameter, "' of ", base,
+                           ": llama.cpp's adapters replace nothing");
+  }
+  return OkStatus();
 }
 
 }  // namespace
@@ -40,6 +58,8 @@ Status ConvertAdapterToGguf(const std::string& folder, const std::string& base,
   TESSERA_ASSIGN_OR_RETURN(const AdapterFolder adapter, AdapterFolder::Open(folder, *model));
   TESSERA_RETURN_IF_ERROR(CheckIsPlain(adapter.config(), folder));
 
+  TESSERA_RETURN_IF_ERROR(CheckBaseStays(adapter, folder, base));
+
   // The one alpha of the file, by which llama.cpp scales as alpha / rank; what other layers have is
   // in their second matrix.
   const auto& first = adapter.terms().begin()->second.config;
@@ -51,18 +71,27 @@ Status ConvertAdapterToGguf(const std::string& folder, const std::string& base,
   for (const auto& [layer, term] : adapter.terms()) {
     const nn::Parameter* const weight = model->FindParameter(layer + ".weight");
     if (weight == nullptr) return Internal("'", layer, "' has no weight");
-    if (weight->tied_to != nullptr) {
+    for (const TiedParameters& tied : TiesOf(*model)) {
+      const auto found = std::find(tied.begin(), tied.end(), weight);
+      if (found == tied.end()) continue;
       return InvalidArgument(folder, ": changes '", layer, "', whose weight is that of '",
-                             weight->tied_to->name,
+                             tied[found == tied.begin() ? 1 : 0]->name,
                              "': a GGUF file has no tensor of its own for it");
     }
     TESSERA_ASSIGN_OR_RETURN(const GgufPlace place, PlaceOf(*names, *weight));
-    const auto read = [&](const char* matrix) -> StatusOr<Tensor> {
-      TESSERA_ASSIGN_OR_RETURN(const Tensor t, adapter.Read(Concat(layer, matrix)));
+    if (term.table && place.name != kTokenTable) {
+      return InvalidArgument(folder, ": changes '", layer,
+                             "': llama.cpp adds to no table but that of tokens");
+    }
+    const auto read = [&](const std::string& matrix) -> StatusOr<Tensor> {
+      TESSERA_ASSIGN_OR_RETURN(const Tensor t, adapter.Read(Concat(layer, ".", matrix)));
       return CastCopy(t, DType::kFloat32);
     };
-    TESSERA_ASSIGN_OR_RETURN(Tensor a, read(".lora_A.weight"));
-    TESSERA_ASSIGN_OR_RETURN(Tensor b, read(".lora_B.weight"));
+    const nn::LowRankNames matrices(term.table, 0);
+    TESSERA_ASSIGN_OR_RETURN(Tensor a, read(matrices.a));
+    TESSERA_ASSIGN_OR_RETURN(Tensor b, read(matrices.b));
+    // Rows of a table's first matrix are looked up.
+    if (term.table) a = Transpose(a, 0, 1).ContiguousCopy();
     const double scale = term.config.scale * static_cast<double>(term.config.rank) / alpha;
     if (scale != 1) b = Mul(b, scale);
     if (place.interleaved_heads > 0) b = Interleaved(b, place.interleaved_heads);
