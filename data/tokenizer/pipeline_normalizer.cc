@@ -11,6 +11,7 @@
 #include "base/normal_forms.h"
 #include "base/unicode_classes.h"
 #include "base/utf8.h"
+#include "core/regex.h"
 #include "data/tokenizer/bert_normalizer.h"
 #include "data/tokenizer/precompiled_map.h"
 
@@ -87,7 +88,8 @@ void CheckGrowth(size_t before, size_t after) {
 
 }  // namespace
 
-std::string ReplacedMatches(const Regex& pattern, std::string_view text, std::string_view content) {
+std::string ReplacedMatches(const TextPattern& pattern, std::string_view text,
+                            std::string_view content) {
   std::string out;
   size_t done = 0;
   pattern.FindAll(text, [&](size_t begin, size_t end) {
@@ -98,15 +100,6 @@ std::string ReplacedMatches(const Regex& pattern, std::string_view text, std::st
   });
   out.append(text.substr(done));
   return out;
-}
-
-StatusOr<Regex> ParsePattern(const JsonPart& part) {
-  const bool literal = part["Regex"].is_null();
-  TESSERA_ASSIGN_OR_RETURN(std::string pattern, part.Text(literal ? "String" : "Regex", ""));
-  if (pattern.empty()) return part.Wrong("neither a String nor a Regex");
-  StatusOr<Regex> regex = Regex::Compile(literal ? EscapedForRegex(pattern) : pattern);
-  if (!regex.ok()) return part.Wrong(Message(regex.status()));
-  return regex;
 }
 
 StatusOr<PipelineNormalizer> PipelineNormalizer::Parse(const JsonPart& part) {
@@ -143,7 +136,7 @@ Status PipelineNormalizer::Add(const JsonPart& part) {
       return stripped;
     });
   } else if (type == "Replace") {
-    TESSERA_ASSIGN_OR_RETURN(const Regex pattern, ParsePattern(part["pattern"]));
+    TESSERA_ASSIGN_OR_RETURN(const TextPattern pattern, TextPattern::Parse(part["pattern"]));
     TESSERA_ASSIGN_OR_RETURN(const std::string content, part.Text("content", ""));
     steps_.push_back([pattern, content](std::string_view text, bool* keeps_begin) {
       pattern.FindAll(text, [&](size_t begin, size_t end) {
