@@ -49,6 +49,11 @@ std::string Stripped(std::string_view text, bool left, bool right) {
   return std::string(text.substr(begin, end - begin));
 }
 
+// Whether a grapheme ends between two bytes of ASCII.
+bool IsAsciiBorder(char before, char behind) {
+  return ((before | behind) & 0x80) == 0 && !(before == '\r' && behind == '\n');
+}
+
 // The map is asked for each grapheme of less than six bytes, as a whole; what it does not hold is
 // looked up by characters. Either way the shortest entry that the piece begins with replaces all of
 // the piece (the spm_precompiled crate).
@@ -64,15 +69,26 @@ std::string Mapped(const PrecompiledMap& map, const Regex& graphemes, std::strin
       i += length;
     }
   };
-  graphemes.FindAll(text, [&](size_t begin, size_t end) {
-    const std::string_view piece = text.substr(begin, end - begin);
+  const auto as_a_whole = [&](std::string_view piece) {
     std::string_view to;
     if (piece.size() < 6 && map.ShortestPrefix(piece, &to) > 0) {
       out.append(to);
     } else {
       by_characters(piece);
     }
-  });
+  };
+  size_t begin = 0;
+  for (size_t i = 1; i <= text.size(); ++i) {
+    if (i < text.size() && !IsAsciiBorder(text[i - 1], text[i])) continue;
+    const std::string_view part = text.substr(begin, i - begin);
+    if (part.size() == 1) {
+      as_a_whole(part);
+    } else {
+      graphemes.FindAll(part,
+                        [&](size_t from, size_t to) { as_a_whole(part.substr(from, to - from)); });
+    }
+    begin = i;
+  }
   return out;
 }
 
