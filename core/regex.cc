@@ -64,12 +64,13 @@ std::string WithSymbols(std::string_view pattern) {
   return out;
 }
 
-// Of the process, before the first pattern.
-int InitializeLibrary() {
+// Of the process, before the first pattern. Where memory is lacking, the next pattern tries again.
+bool InitializeLibrary() {
   onig_set_warn_func(IgnoreWarning);
   onig_set_verb_warn_func(IgnoreWarning);
   OnigEncoding encodings[] = {ONIG_ENCODING_UTF8};
-  return onig_initialize(encodings, 1);
+  if (onig_initialize(encodings, 1) != ONIG_NORMAL) throw std::bad_alloc();
+  return true;
 }
 
 std::string ReasonOf(int code, OnigErrorInfo* info = nullptr) {
@@ -107,8 +108,7 @@ StatusOr<Regex> Regex::Compile(std::string_view pattern, Syntax syntax) {
   if (const size_t at = FindInvalidUtf8(pattern); at != kNoInvalidUtf8) {
     return InvalidArgument("regular expression: not UTF-8 at byte ", at);
   }
-  static const int initialized = InitializeLibrary();
-  if (initialized != ONIG_NORMAL) throw std::bad_alloc();
+  [[maybe_unused]] static const bool initialized = InitializeLibrary();
   auto compiled = std::make_shared<Code>(pattern);
   std::string changed;
   if (syntax == Syntax::kOniguruma && pattern.find("punct:]") != std::string_view::npos) {
