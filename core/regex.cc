@@ -1,32 +1,84 @@
 // SPDX-License-Identifier: Apache-2.0
-#define PCRE2_CODE_UNIT_WIDTH 8
 #include "core/regex.h"
 
-#include <pcre2.h>
+#include <oniguruma.h>
 
+#include <algorithm>
 #include <new>
 #include <utility>
 
 #include "base/error.h"
+#include "base/utf8.h"
 #include "core/execution_context.h"
 
 namespace tessera {
 
 struct Regex::Code {
   explicit Code(std::string_view text) : pattern(text) {}
-  ~Code() { pcre2_code_free(code); }
+  ~Code() { onig_free(code); }
   Code(const Code&) = delete;
   Code& operator=(const Code&) = delete;
-  pcre2_code* code = nullptr;
+  regex_t* code = nullptr;
   const std::string pattern;
 };
 
 namespace {
 
-// PCRE2 takes its memory from where everything else does. It reports that there is none as a null
-// pointer or an error code, which becomes the exception of operator new.
-void* Obtain(size_t size, void*) { return ::operator new(size, std::nothrow); }
-void GiveBack(void* memory, void*) { ::operator delete(memory); }
+// Steps back at one place of a text (the library's own limit, and that of tokenizers), and in one
+// search, which tries one place after another: about a second.
+constexpr unsigned long kMostRetriesInMatch = 10'000'000;
+constexpr unsigned long kMostRetriesInSearch = 100'000'000;
+// Places to return to, of some 40 bytes each.
+constexpr unsigned int kMostStackEntries = 4'000'000;
+
+const OnigUChar* BytesOf(std::string_view text) {
+  // Also an empty text has an address.
+  return reinterpret_cast<const OnigUChar*>(text.data() == nullptr ? "" : text.data());
+}
+
+void IgnoreWarning(const char*) {}
+
+// [:punct:] has symbols too in the version of the library that tokenizers compiles (6.9.10), not
+// yet in Debian's (6.9.8).
+std::string WithSymbols(std::string_view pattern) {
+  std::string out;
+  int depth = 0;
+  while (!pattern.empty()) {
+    size_t length = 1;
+    std::string_view instead;
+    if (pattern[0] == '\\') {
+      length = 2;
+    } else if (depth > 0 && pattern.starts_with("[:")) {
+      if (pattern.starts_with("[:punct:]")) instead = "\\p{P}\\p{S}";
+      if (pattern.starts_with("[:^punct:]")) instead = "[^\\p{P}\\p{S}]";
+      const size_t end = pattern.find(":]");
+      length = end == std::string_view::npos ? 2 : end + 2;
+    } else if (pattern[0] == '[') {
+      ++depth;
+    } else if (pattern[0] == ']' && depth > 0) {
+      --depth;
+    }
+    out += instead.empty() ? pattern.substr(0, length) : instead;
+    pattern.remove_prefix(std::min(length, pattern.size()));
+  }
+  return out;
+}
+
+// Of the process, before the first pattern. Where memory is lacking, the next pattern tries again.
+bool InitializeLibrary() {
+  onig_set_warn_func(IgnoreWarning);
+  onig_set_verb_warn_func(IgnoreWarning);
+  OnigEncoding encodings[] = {ONIG_ENCODING_UTF8};
+  if (onig_initialize(encodings, 1) != ONIG_NORMAL) throw std::bad_alloc();
+  return true;
+}
+
+std::string ReasonOf(int code, OnigErrorInfo* info = nullptr) {
+  OnigUChar reason[ONIG_MAX_ERROR_MESSAGE_LEN] = {};
+  const int length = info == nullptr ? onig_error_code_to_str(reason, code)
+                                     : onig_error_code_to_str(reason, code, info);
+  return {reinterpret_cast<const char*>(reason), static_cast<size_t>(length)};
+}
 
 template <typename T>
 T* Obtained(T* made) {
@@ -34,97 +86,72 @@ T* Obtained(T* made) {
   return made;
 }
 
-// Never destroyed: texts may be cut while static objects go.
-pcre2_general_context* Memory() {
-  static auto* const context = Obtained(pcre2_general_context_create(Obtain, GiveBack, nullptr));
-  return context;
-}
-
 struct Release {
-  void operator()(pcre2_compile_context* context) const { pcre2_compile_context_free(context); }
-  void operator()(pcre2_match_context* context) const { pcre2_match_context_free(context); }
-  void operator()(pcre2_match_data* found) const { pcre2_match_data_free(found); }
+  void operator()(OnigRegion* region) const { onig_region_free(region, /*free_self=*/1); }
+  void operator()(OnigMatchParam* param) const { onig_free_match_param(param); }
 };
-using CompileContext = std::unique_ptr<pcre2_compile_context, Release>;
-using MatchContext = std::unique_ptr<pcre2_match_context, Release>;
-using MatchData = std::unique_ptr<pcre2_match_data, Release>;
+
+// What one thread searches with.
+struct Search {
+  Search() : region(Obtained(onig_region_new())), param(Obtained(onig_new_match_param())) {
+    onig_set_retry_limit_in_match_of_match_param(param.get(), kMostRetriesInMatch);
+    onig_set_retry_limit_in_search_of_match_param(param.get(), kMostRetriesInSearch);
+    onig_set_match_stack_limit_size_of_match_param(param.get(), kMostStackEntries);
+  }
+  std::unique_ptr<OnigRegion, Release> region;
+  std::unique_ptr<OnigMatchParam, Release> param;
+};
 
 }  // namespace
 
-StatusOr<Regex> Regex::Compile(std::string_view pattern) {
-  const CompileContext context(Obtained(pcre2_compile_context_create(Memory())));
-  auto compiled = std::make_shared<Code>(pattern);
-  int error = 0;
-  PCRE2_SIZE offset = 0;
-  compiled->code = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(pattern.data()), pattern.size(),
-                                 PCRE2_UTF | PCRE2_UCP, &error, &offset, context.get());
-  if (compiled->code == nullptr) {
-    if (error == PCRE2_ERROR_HEAP_FAILED) throw std::bad_alloc();
-    char reason[128] = {};
-    pcre2_get_error_message(error, reinterpret_cast<PCRE2_UCHAR*>(reason), sizeof(reason));
-    return InvalidArgument("regular expression: ", reason, " at byte ", offset);
+StatusOr<Regex> Regex::Compile(std::string_view pattern, Syntax syntax) {
+  if (const size_t at = FindInvalidUtf8(pattern); at != kNoInvalidUtf8) {
+    return InvalidArgument("regular expression: not UTF-8 at byte ", at);
   }
-  pcre2_jit_compile(compiled->code, PCRE2_JIT_COMPLETE);  // matching works without, too
+  [[maybe_unused]] static const bool initialized = InitializeLibrary();
+  auto compiled = std::make_shared<Code>(pattern);
+  std::string changed;
+  if (syntax == Syntax::kOniguruma && pattern.find("punct:]") != std::string_view::npos) {
+    pattern = changed = WithSymbols(pattern);
+  }
+  const OnigUChar* const begin = BytesOf(pattern);
+  OnigErrorInfo info = {};
+  const int code =
+      onig_new(&compiled->code, begin, begin + pattern.size(), ONIG_OPTION_NONE, ONIG_ENCODING_UTF8,
+               syntax == Syntax::kPython ? ONIG_SYNTAX_PYTHON : ONIG_SYNTAX_ONIGURUMA, &info);
+  if (code == ONIGERR_MEMORY) throw std::bad_alloc();
+  if (code != ONIG_NORMAL) return InvalidArgument("regular expression: ", ReasonOf(code, &info));
   return Regex(std::move(compiled));
 }
 
-namespace {
-
-// Compiled patterns keep what they have yet to try on a small stack of their own; where that is
-// exhausted, the interpreter, which keeps it on the heap, tries again.
-constexpr uint32_t kInterpreterKib = 512 << 10;
-
-int MatchInterpreted(const pcre2_code* code, std::string_view text, size_t from,
-                     pcre2_match_data* found) {
-  const MatchContext context(Obtained(pcre2_match_context_create(Memory())));
-  pcre2_set_heap_limit(context.get(), kInterpreterKib);
-  return pcre2_match(code, reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(), from,
-                     PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT, found, context.get());
-}
-
-}  // namespace
-
-bool Regex::Search(std::string_view text, size_t from, void* match_data) const {
-  auto* const found = static_cast<pcre2_match_data*>(match_data);
-  int count = pcre2_match(code_->code, reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(), from,
-                          PCRE2_NO_UTF_CHECK, found, nullptr);
-  if (count == PCRE2_ERROR_JIT_STACKLIMIT) count = MatchInterpreted(code_->code, text, from, found);
-  if (count >= 0) return true;
-  if (count == PCRE2_ERROR_NOMATCH) return false;
-  if (count == PCRE2_ERROR_NOMEMORY) throw std::bad_alloc();
-  char reason[128] = {};
-  pcre2_get_error_message(count, reinterpret_cast<PCRE2_UCHAR*>(reason), sizeof(reason));
-  throw Error("tokenizer", Concat("pattern '", code_->pattern, "' cannot be matched at byte ", from,
-                                  " of a text: ", reason));
-}
-
 void Regex::FindAll(std::string_view text, const std::function<void(size_t, size_t)>& f) const {
-  const MatchData found(Obtained(pcre2_match_data_create(1, Memory())));
-  const PCRE2_SIZE* range = pcre2_get_ovector_pointer(found.get());
+  const Search search;
+  const OnigUChar* const begin = BytesOf(text);
+  const OnigUChar* const end = begin + text.size();
   size_t from = 0;
-  while (from < text.size() && Search(text, from, found.get())) {
+  size_t last_end = std::string_view::npos;
+  while (from <= text.size()) {
     StopIfCancelled();
-    if (range[0] < from || range[1] < range[0]) break;  // \K may move the begin
-    if (range[1] > range[0]) {
-      f(range[0], range[1]);
-      from = range[1];
+    const int at =
+        onig_search_with_param(code_->code, begin, end, begin + from, end, search.region.get(),
+                               ONIG_OPTION_NONE, search.param.get());
+    if (at == ONIG_MISMATCH) return;
+    if (at == ONIGERR_MEMORY) throw std::bad_alloc();
+    if (at < 0) {
+      throw Error("tokenizer", Concat("pattern '", code_->pattern, "' cannot be matched at byte ",
+                                      from, " of a text: ", ReasonOf(at)));
+    }
+    const auto first = static_cast<size_t>(search.region->beg[0]);
+    const auto behind = static_cast<size_t>(search.region->end[0]);
+    if (first != behind || behind != last_end) {
+      f(first, behind);
+      from = last_end = behind;
       continue;
     }
-    // A match of nothing: on with the next character.
-    from = range[1] + 1;
+    // On with the next character.
+    ++from;
     while (from < text.size() && (static_cast<unsigned char>(text[from]) & 0xC0) == 0x80) ++from;
   }
-}
-
-std::string EscapedForRegex(std::string_view text) {
-  std::string out;
-  for (const char c : text) {
-    const bool plain = (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') ||
-                       static_cast<unsigned char>(c) >= 0x80;
-    if (!plain) out.push_back('\\');
-    out.push_back(c);
-  }
-  return out;
 }
 
 }  // namespace tessera

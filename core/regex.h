@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Regular expressions over UTF-8 (PCRE2, with Unicode's properties).
+// Regular expressions over UTF-8 (Oniguruma, with Unicode's properties).
 //
 //   TESSERA_ASSIGN_OR_RETURN(Regex regex, Regex::Compile("\\p{N}+"));
 //   regex.FindAll("a12b3", [](size_t begin, size_t end) { ... });   // 1..3, 4..5
 //
-// A search that exceeds PCRE2's limits throws Error with the pattern and the place in the text: a
-// match that is not found is not the same as one that is not there. Immutable; safe from several
-// threads.
+// Patterns mean what they mean in Hugging Face's tokenizers, which runs Oniguruma in its own
+// syntax: \h is a hexadecimal digit, && intersects classes, ^ and $ are ends of lines, (?m) lets a
+// dot match newlines. A search that exceeds the limits below throws Error with the pattern and the
+// place in the text: a match that is not found is not the same as one that is not there. Immutable;
+// safe from several threads.
 #ifndef TESSERA_CORE_REGEX_H_
 #define TESSERA_CORE_REGEX_H_
 
@@ -22,22 +24,21 @@ namespace tessera {
 
 class Regex {
  public:
-  // InvalidArgument with PCRE2's reason and its place in the pattern.
-  static StatusOr<Regex> Compile(std::string_view pattern);
+  // How a pattern is written: as tokenizers takes it, or as Python's re does ((?P<name>...)).
+  enum class Syntax { kOniguruma, kPython };
 
-  // Calls f for the successive matches that hold at least one byte. `text` is valid UTF-8.
+  // InvalidArgument with Oniguruma's reason.
+  static StatusOr<Regex> Compile(std::string_view pattern, Syntax syntax = Syntax::kOniguruma);
+
+  // Calls f for the successive matches, empty ones too, but for an empty match right behind another
+  // match. `text` is valid UTF-8.
   void FindAll(std::string_view text, const std::function<void(size_t, size_t)>& f) const;
 
  private:
   struct Code;
-  // Whether there is a match from `from` on; where, is then in PCRE2's `match_data`.
-  bool Search(std::string_view text, size_t from, void* match_data) const;
   explicit Regex(std::shared_ptr<const Code> code) : code_(std::move(code)) {}
   std::shared_ptr<const Code> code_;
 };
-
-// `text` with regular expression characters taken literally.
-std::string EscapedForRegex(std::string_view text);
 
 }  // namespace tessera
 

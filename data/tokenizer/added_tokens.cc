@@ -7,7 +7,7 @@
 
 #include "base/unicode_classes.h"
 #include "base/utf8.h"
-#include "core/regex.h"
+#include "data/tokenizer/split_characters.h"
 #include "data/tokenizer/tokenizer.h"
 
 namespace tessera::data {
@@ -48,18 +48,7 @@ size_t SpacesBegin(std::string_view text, size_t floor, size_t end) {
   return end;
 }
 
-// The tables of classes have letters of a later version of Unicode than PCRE2 may have.
-bool IsWord(const Utf8Char& c) {
-  static const auto* const others =
-      new Regex(*Regex::Compile(R"([\p{Alphabetic}\p{M}\p{Nd}\p{Pc}\x{200C}\x{200D}])"));
-  if (!c.valid) return false;
-  if (UnicodeClasses::Get().Of(c.code_point) == CharClass::kLetter) return true;
-  std::string text;
-  AppendUtf8(c.code_point, &text);
-  bool found = false;
-  others->FindAll(text, [&](size_t, size_t) { found = true; });
-  return found;
-}
+bool IsWord(const Utf8Char& c) { return c.valid && SplitCharacters::Get().IsWord(c.code_point); }
 
 // Whether text[begin, end) has no word character right before it or right behind it.
 bool IsSingleWord(std::string_view text, size_t begin, size_t end) {

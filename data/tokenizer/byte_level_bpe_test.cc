@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Byte-level BPE on small vocabularies that the test trains itself: against a naive encoder and
-// against PCRE2 for the splitting, and files good and bad.
+// Byte-level BPE on small vocabularies that the test trains itself: against a naive encoder,
+// and files good and bad. known_split_test.cc compares the splitting.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -8,9 +8,6 @@
 #include <random>
 #include <string>
 #include <vector>
-
-#define PCRE2_CODE_UNIT_WIDTH 8
-#include <pcre2.h>
 
 #include "base/file.h"
 #include "base/json_text.h"
@@ -139,45 +136,6 @@ std::vector<int32_t> NaiveWord(const ByteLevelBpeConfig& config, const std::stri
   return result;
 }
 
-// GPT-2's pattern run by PCRE2. Its \s differs from White_Space by U+180E, so the class is spelt.
-class PcreSplitter {
- public:
-  PcreSplitter() {
-    const std::string s =
-        "\\x{9}-\\x{d}\\x{20}\\x{85}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}"
-        "\\x{2029}\\x{202f}\\x{205f}\\x{3000}";
-    const std::string pattern = "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^" + s +
-                                "\\p{L}\\p{N}]+|[" + s + "]+(?![^" + s + "])|[" + s + "]+";
-    int error = 0;
-    PCRE2_SIZE offset = 0;
-    code_ = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(pattern.data()), pattern.size(),
-                          PCRE2_UTF | PCRE2_UCP, &error, &offset, nullptr);
-    EXPECT_NE(code_, nullptr) << error << " at " << offset;
-    match_ = pcre2_match_data_create_from_pattern(code_, nullptr);
-  }
-  ~PcreSplitter() {
-    pcre2_match_data_free(match_);
-    pcre2_code_free(code_);
-  }
-  std::vector<std::string> Words(const std::string& text) const {
-    std::vector<std::string> words;
-    size_t at = 0;
-    while (pcre2_match(code_, reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(), at, 0, match_,
-                       nullptr) > 0) {
-      const PCRE2_SIZE* const range = pcre2_get_ovector_pointer(match_);
-      EXPECT_EQ(range[0], at);
-      words.push_back(text.substr(range[0], range[1] - range[0]));
-      at = range[1];
-    }
-    EXPECT_EQ(at, text.size());
-    return words;
-  }
-
- private:
-  pcre2_code* code_;
-  pcre2_match_data* match_;
-};
-
 std::string RandomText(std::mt19937_64* random, size_t characters) {
   static const std::vector<std::string> kParts = {" ",
                                                   " ",
@@ -220,9 +178,7 @@ std::string RandomText(std::mt19937_64* random, size_t characters) {
     if ((*random)() % 8 != 0) {
       text += kParts[(*random)() % kParts.size()];
     } else {
-      // Up to U+2FFF: no letter or number there is younger than PCRE2 10.42.
-      const auto c = static_cast<char32_t>((*random)() % 0x1C80);
-      AppendUtf8(c == 0x88F || c == 0xC5C || c == 0xCDC ? U'x' : c, &text);
+      AppendUtf8(static_cast<char32_t>((*random)() % 0x1C80), &text);
     }
   }
   return text;
@@ -237,15 +193,6 @@ TEST(Gpt2SplitterTest, KnownSplits) {
   EXPECT_EQ(Words("abc123!? 4"), (V{"abc", "123", "!?", " 4"}));
   EXPECT_EQ(Words(""), V{});
   EXPECT_EQ(Words(" "), V{" "});
-}
-
-TEST(Gpt2SplitterTest, EqualsPcre2) {
-  std::mt19937_64 random = FreshRandom();
-  const PcreSplitter pcre;
-  for (int i = 0; i < 3000; ++i) {
-    const std::string text = RandomText(&random, random() % 40);
-    ASSERT_EQ(Words(text), pcre.Words(text)) << PieceOfBytes(text);
-  }
 }
 
 TEST(Gpt2SplitterTest, BytesThatAreNotUtf8) {

@@ -1,32 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/tokenizer/gpt2_split.h"
 
-#include <array>
 #include <cstdint>
 
 #include "base/utf8.h"
 
 namespace tessera::data {
 namespace {
-
-constexpr uint8_t kNotAscii = 0xFF;
-
-constexpr std::array<uint8_t, 256> AsciiClasses() {
-  std::array<uint8_t, 256> classes{};
-  for (int c = 0; c < 256; ++c) {
-    if (c >= 0x80) {
-      classes[c] = kNotAscii;
-    } else if ((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z')) {
-      classes[c] = static_cast<uint8_t>(CharClass::kLetter);
-    } else if (c >= '0' && c <= '9') {
-      classes[c] = static_cast<uint8_t>(CharClass::kNumber);
-    } else if (c == ' ' || (c >= '\t' && c <= '\r')) {
-      classes[c] = static_cast<uint8_t>(CharClass::kSpace);
-    }
-  }
-  return classes;
-}
-constexpr std::array<uint8_t, 256> kAsciiClasses = AsciiClasses();
 
 // Length of 's 't 're 've 'm 'll 'd at the front of `text`, which begins with an apostrophe; 0 if
 // it is none of them.
@@ -50,29 +30,13 @@ size_t ContractionLength(std::string_view text) {
 
 }  // namespace
 
-Gpt2Splitter::Step Gpt2Splitter::At(size_t i) const {
-  const uint8_t ascii = kAsciiClasses[static_cast<uint8_t>(text_[i])];
-  if (ascii != kNotAscii) return {static_cast<CharClass>(ascii), 1};
-  const Utf8Char c = DecodeUtf8(text_, i);
-  return {c.valid ? classes_.Of(c.code_point) : CharClass::kOther, c.length};
-}
-
-size_t Gpt2Splitter::RunEnd(size_t i, CharClass char_class) const {
-  while (i < text_.size()) {
-    const Step step = At(i);
-    if (step.char_class != char_class) break;
-    i += step.length;
-  }
-  return i;
-}
-
 // \s+(?!\S)|\s+ : all of the white space at the end of the text; else all but its last character,
 // which belongs to what follows, unless it is the only one.
 size_t Gpt2Splitter::SpaceEnd() const {
   size_t last = position_;
   size_t i = position_;
   while (i < text_.size()) {
-    const Step step = At(i);
+    const ClassReader::Step step = reader_.At(i);
     if (step.char_class != CharClass::kSpace) return last > position_ ? last : i;
     last = i;
     i += step.length;
@@ -88,9 +52,9 @@ size_t Gpt2Splitter::WordEnd() const {
   }
   const size_t body = first == ' ' ? position_ + 1 : position_;
   if (body == text_.size()) return body;
-  const Step step = At(body);
+  const ClassReader::Step step = reader_.At(body);
   if (step.char_class == CharClass::kSpace) return SpaceEnd();
-  return RunEnd(body + step.length, step.char_class);
+  return reader_.RunEnd(body + step.length, step.char_class);
 }
 
 bool Gpt2Splitter::Next(std::string_view* word) {
@@ -102,9 +66,7 @@ bool Gpt2Splitter::Next(std::string_view* word) {
 }
 
 bool Gpt2MayCutAt(std::string_view text, size_t i) {
-  if (kAsciiClasses[static_cast<uint8_t>(text[i])] != static_cast<uint8_t>(CharClass::kSpace)) {
-    return false;
-  }
+  if (!ClassReader::IsAsciiSpace(text[i])) return false;
   size_t begin = i - 1;
   while (begin > 0 && i - begin < 4 && (static_cast<uint8_t>(text[begin]) & 0xC0) == 0x80) --begin;
   // A byte that is no UTF-8 is no white space either; taking it for some only forgoes the place.

@@ -15,30 +15,24 @@
 #include <cstddef>
 #include <string_view>
 
-#include "base/unicode_classes.h"
+#include "data/tokenizer/class_reader.h"
 
 namespace tessera::data {
 
 class Gpt2Splitter {
  public:
   // `text` must outlive the splitter and its words.
-  explicit Gpt2Splitter(std::string_view text) : text_(text), classes_(UnicodeClasses::Get()) {}
+  explicit Gpt2Splitter(std::string_view text) : text_(text), reader_(text) {}
 
   // Takes the next word; false at the end.
   bool Next(std::string_view* word);
 
  private:
-  struct Step {
-    CharClass char_class;
-    int length;
-  };
-  Step At(size_t i) const;
-  size_t RunEnd(size_t i, CharClass char_class) const;
   size_t WordEnd() const;
   size_t SpaceEnd() const;
 
   std::string_view text_;
-  const UnicodeClasses& classes_;
+  ClassReader reader_;
   size_t position_ = 0;
 };
 

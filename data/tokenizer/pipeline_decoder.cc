@@ -6,7 +6,6 @@
 
 #include "base/python_text.h"
 #include "base/utf8.h"
-#include "core/regex.h"
 #include "data/tokenizer/byte_alphabet.h"
 #include "data/tokenizer/pipeline_normalizer.h"
 
@@ -116,7 +115,7 @@ Status PipelineDecoder::Add(const JsonPart& part) {
       *pieces = {std::move(all)};
     });
   } else if (type == "Replace") {
-    TESSERA_ASSIGN_OR_RETURN(const Regex pattern, ParsePattern(part["pattern"]));
+    TESSERA_ASSIGN_OR_RETURN(const TextPattern pattern, TextPattern::Parse(part["pattern"]));
     TESSERA_ASSIGN_OR_RETURN(const std::string content, part.Text("content", ""));
     steps_.push_back([pattern, content](Pieces* pieces) {
       for (std::string& piece : *pieces) {

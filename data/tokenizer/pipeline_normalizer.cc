@@ -11,6 +11,7 @@
 #include "base/normal_forms.h"
 #include "base/unicode_classes.h"
 #include "base/utf8.h"
+#include "core/regex.h"
 #include "data/tokenizer/bert_normalizer.h"
 #include "data/tokenizer/precompiled_map.h"
 
@@ -48,6 +49,11 @@ std::string Stripped(std::string_view text, bool left, bool right) {
   return std::string(text.substr(begin, end - begin));
 }
 
+// Whether a grapheme ends between two bytes of ASCII.
+bool IsAsciiBorder(char before, char behind) {
+  return ((before | behind) & 0x80) == 0 && !(before == '\r' && behind == '\n');
+}
+
 // The map is asked for each grapheme of less than six bytes, as a whole; what it does not hold is
 // looked up by characters. Either way the shortest entry that the piece begins with replaces all of
 // the piece (the spm_precompiled crate).
@@ -63,15 +69,26 @@ std::string Mapped(const PrecompiledMap& map, const Regex& graphemes, std::strin
       i += length;
     }
   };
-  graphemes.FindAll(text, [&](size_t begin, size_t end) {
-    const std::string_view piece = text.substr(begin, end - begin);
+  const auto as_a_whole = [&](std::string_view piece) {
     std::string_view to;
     if (piece.size() < 6 && map.ShortestPrefix(piece, &to) > 0) {
       out.append(to);
     } else {
       by_characters(piece);
     }
-  });
+  };
+  size_t begin = 0;
+  for (size_t i = 1; i <= text.size(); ++i) {
+    if (i < text.size() && !IsAsciiBorder(text[i - 1], text[i])) continue;
+    const std::string_view part = text.substr(begin, i - begin);
+    if (part.size() == 1) {
+      as_a_whole(part);
+    } else {
+      graphemes.FindAll(part,
+                        [&](size_t from, size_t to) { as_a_whole(part.substr(from, to - from)); });
+    }
+    begin = i;
+  }
   return out;
 }
 
@@ -87,7 +104,8 @@ void CheckGrowth(size_t before, size_t after) {
 
 }  // namespace
 
-std::string ReplacedMatches(const Regex& pattern, std::string_view text, std::string_view content) {
+std::string ReplacedMatches(const TextPattern& pattern, std::string_view text,
+                            std::string_view content) {
   std::string out;
   size_t done = 0;
   pattern.FindAll(text, [&](size_t begin, size_t end) {
@@ -98,15 +116,6 @@ std::string ReplacedMatches(const Regex& pattern, std::string_view text, std::st
   });
   out.append(text.substr(done));
   return out;
-}
-
-StatusOr<Regex> ParsePattern(const JsonPart& part) {
-  const bool literal = part["Regex"].is_null();
-  TESSERA_ASSIGN_OR_RETURN(std::string pattern, part.Text(literal ? "String" : "Regex", ""));
-  if (pattern.empty()) return part.Wrong("neither a String nor a Regex");
-  StatusOr<Regex> regex = Regex::Compile(literal ? EscapedForRegex(pattern) : pattern);
-  if (!regex.ok()) return part.Wrong(Message(regex.status()));
-  return regex;
 }
 
 StatusOr<PipelineNormalizer> PipelineNormalizer::Parse(const JsonPart& part) {
@@ -143,7 +152,7 @@ Status PipelineNormalizer::Add(const JsonPart& part) {
       return stripped;
     });
   } else if (type == "Replace") {
-    TESSERA_ASSIGN_OR_RETURN(const Regex pattern, ParsePattern(part["pattern"]));
+    TESSERA_ASSIGN_OR_RETURN(const TextPattern pattern, TextPattern::Parse(part["pattern"]));
     TESSERA_ASSIGN_OR_RETURN(const std::string content, part.Text("content", ""));
     steps_.push_back([pattern, content](std::string_view text, bool* keeps_begin) {
       pattern.FindAll(text, [&](size_t begin, size_t end) {

@@ -16,8 +16,8 @@
 #include <vector>
 
 #include "base/status.h"
-#include "core/regex.h"
 #include "data/tokenizer/json_part.h"
+#include "data/tokenizer/text_pattern.h"
 
 namespace tessera::data {
 
@@ -39,11 +39,9 @@ class PipelineNormalizer {
   std::vector<Step> steps_;
 };
 
-// {"String": s} or {"Regex": r}, as `Replace` and `Split` have it, compiled.
-StatusOr<Regex> ParsePattern(const JsonPart& part);
-
 // `text` (valid UTF-8) with `content` for every match.
-std::string ReplacedMatches(const Regex& pattern, std::string_view text, std::string_view content);
+std::string ReplacedMatches(const TextPattern& pattern, std::string_view text,
+                            std::string_view content);
 
 }  // namespace tessera::data
 

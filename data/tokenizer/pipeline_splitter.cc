@@ -4,14 +4,13 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/normal_forms.h"
 #include "base/python_text.h"
 #include "base/unicode_classes.h"
 #include "base/utf8.h"
-#include "core/regex.h"
 #include "data/tokenizer/bert_normalizer.h"
 #include "data/tokenizer/byte_alphabet.h"
-#include "data/tokenizer/pipeline_normalizer.h"
+#include "data/tokenizer/split_characters.h"
+#include "data/tokenizer/text_pattern.h"
 
 namespace tessera::data {
 namespace {
@@ -98,10 +97,10 @@ std::vector<Range> CharacterRanges(std::string_view text, Predicate is) {
   return ranges;
 }
 
-std::vector<Range> RegexRanges(std::string_view text, const Regex& regex, bool invert) {
+std::vector<Range> PatternRanges(std::string_view text, const TextPattern& pattern, bool invert) {
   std::vector<Range> ranges;
   size_t done = 0;
-  regex.FindAll(text, [&](size_t begin, size_t end) {
+  pattern.FindAll(text, [&](size_t begin, size_t end) {
     if (begin > done) ranges.push_back({done, begin, invert});
     ranges.push_back({begin, end, !invert});
     done = end;
@@ -113,31 +112,16 @@ std::vector<Range> RegexRanges(std::string_view text, const Regex& regex, bool i
 bool IsSpace(char32_t c) { return UnicodeClasses::Get().Of(c) == CharClass::kSpace; }
 bool IsNumber(char32_t c) { return UnicodeClasses::Get().Of(c) == CharClass::kNumber; }
 
-// What Rust's regular expressions take for \w, beside letters and marks.
-bool IsWordCharacter(char32_t c) {
-  if (UnicodeClasses::Get().Of(c) == CharClass::kLetter || IsMark(c)) return true;
-  static const Regex* const others = [] {
-    auto regex = Regex::Compile(
-        "[\\p{Nd}\\p{Nl}\\p{Pc}\\x{24B6}-\\x{24E9}\\x{1F130}-\\x{1F149}\\x{1F150}-\\x{1F169}"
-        "\\x{1F170}-\\x{1F189}\\x{200C}\\x{200D}]");
-    return regex.ok() ? new Regex(*std::move(regex)) : nullptr;
-  }();
-  bool found = false;
-  std::string text;
-  AppendUtf8(c, &text);
-  if (others != nullptr) others->FindAll(text, [&](size_t, size_t) { found = true; });
-  return found;
-}
-
 // Runs of word characters, and runs of others that are no white space.
 std::vector<Range> WhitespaceRanges(std::string_view text) {
   enum Kind { kSpace, kWord, kOther };
+  const SplitCharacters& characters = SplitCharacters::Get();
   std::vector<Range> ranges;
   Kind run = kSpace;
   for (size_t i = 0; i < text.size();) {
     const Utf8Char c = DecodeUtf8(text, i);
     const Kind kind =
-        IsSpace(c.code_point) ? kSpace : (IsWordCharacter(c.code_point) ? kWord : kOther);
+        IsSpace(c.code_point) ? kSpace : (characters.IsWord(c.code_point) ? kWord : kOther);
     const size_t end = i + static_cast<size_t>(c.length);
     if (kind != kSpace && kind == run) {
       ranges.back().end = end;
@@ -181,7 +165,6 @@ Status PipelineSplitter::AddMetaspace(const JsonPart& part) {
   if (scheme != "always" && scheme != "first" && scheme != "never") {
     return part["prepend_scheme"].Unsupported();
   }
-  TESSERA_ASSIGN_OR_RETURN(const Regex regex, Regex::Compile(EscapedForRegex(replacement)));
   Step step;
   step.prepare = [=](std::string_view word, bool at_begin) {
     std::string text = ReplacedAll(word, " ", replacement);
@@ -190,8 +173,8 @@ Status PipelineSplitter::AddMetaspace(const JsonPart& part) {
   };
   step.cut = Whole;
   if (split) {
-    step.cut = [regex](std::string_view text) {
-      return Arranged(RegexRanges(text, regex, false), Behavior::kMergedWithNext);
+    step.cut = [pattern = TextPattern::Literal(replacement)](std::string_view text) {
+      return Arranged(PatternRanges(text, pattern, false), Behavior::kMergedWithNext);
     };
   }
   steps_.push_back(std::move(step));
@@ -220,9 +203,9 @@ Status PipelineSplitter::AddByteLevel(const JsonPart& part) {
 Status PipelineSplitter::AddSplit(const JsonPart& part) {
   TESSERA_ASSIGN_OR_RETURN(const bool invert, part.Bool("invert", false));
   TESSERA_ASSIGN_OR_RETURN(const Behavior behavior, ParseBehavior(part, ""));
-  TESSERA_ASSIGN_OR_RETURN(const Regex regex, ParsePattern(part["pattern"]));
-  AddCut([regex, invert, behavior](std::string_view text) {
-    return Arranged(RegexRanges(text, regex, invert), behavior);
+  TESSERA_ASSIGN_OR_RETURN(const TextPattern pattern, TextPattern::Parse(part["pattern"]));
+  AddCut([pattern, invert, behavior](std::string_view text) {
+    return Arranged(PatternRanges(text, pattern, invert), behavior);
   });
   return OkStatus();
 }

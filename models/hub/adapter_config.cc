@@ -20,7 +20,7 @@ constexpr double kMostRank = 1 << 20;
 
 // From end to end. Patterns have been compiled before (FromJson).
 bool FullMatch(const std::string& pattern, const std::string& text) {
-  const StatusOr<Regex> regex = Regex::Compile("\\A(?:" + pattern + ")\\z");
+  const StatusOr<Regex> regex = Regex::Compile("\\A(?:" + pattern + ")\\Z", Regex::Syntax::kPython);
   bool found = false;
   if (regex.ok()) regex->FindAll(text, [&](size_t, size_t) { found = true; });
   return found;
@@ -49,7 +49,7 @@ std::optional<int64_t> LayerIndexOf(const std::string& module,
 }
 
 Status CheckPattern(const std::string& where, const std::string& pattern) {
-  const Status compiled = Regex::Compile("(?:" + pattern + ")").status();
+  const Status compiled = Regex::Compile("(?:" + pattern + ")", Regex::Syntax::kPython).status();
   return compiled.ok() ? compiled
                        : InvalidArgument(where, " has a bad pattern: ", Message(compiled));
 }

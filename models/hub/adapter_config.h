@@ -27,7 +27,7 @@ inline constexpr std::string_view kAdapterConfigName = "adapter_config.json";
 inline constexpr std::string_view kAdapterWeightsName = "adapter_model.safetensors";
 
 // Names of modules: those that are one of a list, or end in "." and one of it; those that a regular
-// expression (of PCRE2) matches from end to end; or every linear layer but heads.
+// expression (as Python's re writes it) matches from end to end; or every linear layer but heads.
 struct ModuleNames {
   std::vector<std::string> names = {};
   std::string pattern = {};

@@ -582,5 +582,59 @@ TEST_F(AdapterTest, T5sTablesAreThoseOfItsStacks) {
       std::string::npos);
 }
 
+// What re.fullmatch of Python finds.
+TEST_F(AdapterTest, PatternsOfModulesAreThoseOfPython) {
+  const std::vector<std::string> modules = {"q_proj",
+                                            "lm_head",
+                                            "model.layers.0.self_attn.q_proj",
+                                            "model.layers.1.self_attn.v_proj",
+                                            "model.layers.13.mlp.down_proj",
+                                            "model.layers.22.mlp.gate_proj",
+                                            "layers.0.cross_proj",
+                                            "a.b"};
+  const std::vector<std::pair<std::string, std::vector<std::string>>> goldens = {
+      {R"(.*\.(q|v)_proj$)",
+       {"model.layers.0.self_attn.q_proj", "model.layers.1.self_attn.v_proj"}},
+      {R"(^model\.layers\.\d+\.self_attn\.[qk]_proj$)", {"model.layers.0.self_attn.q_proj"}},
+      {R"((?:.*\.)?layers\.(?:0|1)\..*)",
+       {"model.layers.0.self_attn.q_proj", "model.layers.1.self_attn.v_proj",
+        "layers.0.cross_proj"}},
+      {R"([^.]*)", {"q_proj", "lm_head"}},
+      {R"([^.]+\.[^.]+)", {"a.b"}},
+      {R"((?i).*Q_PROJ)", {"q_proj", "model.layers.0.self_attn.q_proj"}},
+      {R"((?P<a>q|v)_proj)", {"q_proj"}},
+      {R"(.*(?P<p>l)a.*(?P=p).*)",
+       {"model.layers.0.self_attn.q_proj", "model.layers.1.self_attn.v_proj",
+        "model.layers.13.mlp.down_proj", "model.layers.22.mlp.gate_proj"}},
+      {R"(.*layers\.1?[0-5]\..*)",
+       {"model.layers.0.self_attn.q_proj", "model.layers.1.self_attn.v_proj",
+        "model.layers.13.mlp.down_proj", "layers.0.cross_proj"}},
+      {R"(lm_head\Z)", {"lm_head"}},
+      {R"(.*(?<!cross)_proj)",
+       {"q_proj", "model.layers.0.self_attn.q_proj", "model.layers.1.self_attn.v_proj",
+        "model.layers.13.mlp.down_proj", "model.layers.22.mlp.gate_proj"}},
+      {R"(.*\.\w+)",
+       {"model.layers.0.self_attn.q_proj", "model.layers.1.self_attn.v_proj",
+        "model.layers.13.mlp.down_proj", "model.layers.22.mlp.gate_proj", "layers.0.cross_proj",
+        "a.b"}},
+      {R"(q_proj|.*v_proj)", {"q_proj", "model.layers.1.self_attn.v_proj"}},
+      {R"((?x) lm _ head)", {"lm_head"}},
+      {R"(.*_(?=proj).{,4})",
+       {"q_proj", "model.layers.0.self_attn.q_proj", "model.layers.1.self_attn.v_proj",
+        "model.layers.13.mlp.down_proj", "model.layers.22.mlp.gate_proj", "layers.0.cross_proj"}},
+      {R"(.*mlp\.((gate|up)_proj|down).*)",
+       {"model.layers.13.mlp.down_proj", "model.layers.22.mlp.gate_proj"}},
+  };
+  for (const auto& [pattern, expected] : goldens) {
+    const auto config =
+        AdapterConfig::FromJson(AdapterJson({{"target_modules", pattern}}), "a.json");
+    ASSERT_TRUE(config.ok()) << config.status();
+    std::vector<std::string> matched;
+    std::copy_if(modules.begin(), modules.end(), std::back_inserter(matched),
+                 [&](const std::string& module) { return config->target_modules.Match(module); });
+    EXPECT_EQ(matched, expected) << pattern;
+  }
+}
+
 }  // namespace
 }  // namespace tessera::models

@@ -25,7 +25,7 @@ bool Run(std::string_view bytes) {
   try {
     regex->FindAll(text, [&](size_t from, size_t to) { found += to - from; });
   } catch (const Error&) {
-    // It exceeds PCRE2's limits.
+    // It exceeds the limits of core/regex.h.
   }
   return true;
 }
@@ -34,16 +34,19 @@ std::vector<std::string> Seeds() {
   return {
       "(?i:'s|'t|'re)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}| "
       "?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s+(?!\\S)",
-      "\\X", Joined({"(?<= ) +", "a  b"}), Joined({"(?:(a)|(b))+", std::string(900, 'a')}),
-      Joined({"(a+)+$", std::string(40, 'a') + "b"})};
+      "\\X",
+      Joined({"(?<= ) +", "a  b"}),
+      Joined({"(?:(a)|(b))+", std::string(900, 'a')}),
+      Joined({"(a+)+$", std::string(40, 'a') + "b"}),
+      "[\\p{L}&&[^\\p{Han}]]+|(?~ab)|\\h{2}|[[:punct:]]"};
 }
 
-const FuzzTargetRegistration registration({.name = "regex",
-                                           .run = Run,
-                                           .seeds = Seeds,
-                                           .words = {std::string(kFileEnd), "\\p{L}", "\\p{N}",
-                                                     "(?i:", "(?<=", "(?!", "\\K", "\\X", "(?R)",
-                                                     "{1,3}", "(*", "\\x{"}});
+const FuzzTargetRegistration registration(
+    {.name = "regex",
+     .run = Run,
+     .seeds = Seeds,
+     .words = {std::string(kFileEnd), "\\p{L}", "\\p{N}", "(?i:", "(?<=", "(?!", "\\K", "\\X",
+               "\\g<0>", "{1,3}", "(*", "\\x{", "&&", "(?~", "[[:punct:]]", "(?(1)", "\\k<1>"}});
 
 }  // namespace
 }  // namespace tessera::fuzz
