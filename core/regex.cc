@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/regex.h"
 
-#include <oniguruma.h>
-
 #include <algorithm>
 #include <new>
 #include <utility>
@@ -10,6 +8,7 @@
 #include "base/error.h"
 #include "base/utf8.h"
 #include "core/execution_context.h"
+#include "oniguruma.h"
 
 namespace tessera {
 
@@ -37,32 +36,6 @@ const OnigUChar* BytesOf(std::string_view text) {
 }
 
 void IgnoreWarning(const char*) {}
-
-// [:punct:] has symbols too in the version of the library that tokenizers compiles (6.9.10), not
-// yet in Debian's (6.9.8).
-std::string WithSymbols(std::string_view pattern) {
-  std::string out;
-  int depth = 0;
-  while (!pattern.empty()) {
-    size_t length = 1;
-    std::string_view instead;
-    if (pattern[0] == '\\') {
-      length = 2;
-    } else if (depth > 0 && pattern.starts_with("[:")) {
-      if (pattern.starts_with("[:punct:]")) instead = "\\p{P}\\p{S}";
-      if (pattern.starts_with("[:^punct:]")) instead = "[^\\p{P}\\p{S}]";
-      const size_t end = pattern.find(":]");
-      length = end == std::string_view::npos ? 2 : end + 2;
-    } else if (pattern[0] == '[') {
-      ++depth;
-    } else if (pattern[0] == ']' && depth > 0) {
-      --depth;
-    }
-    out += instead.empty() ? pattern.substr(0, length) : instead;
-    pattern.remove_prefix(std::min(length, pattern.size()));
-  }
-  return out;
-}
 
 // Of the process, before the first pattern. Where memory is lacking, the next pattern tries again.
 bool InitializeLibrary() {
@@ -110,10 +83,6 @@ StatusOr<Regex> Regex::Compile(std::string_view pattern, Syntax syntax) {
   }
   [[maybe_unused]] static const bool initialized = InitializeLibrary();
   auto compiled = std::make_shared<Code>(pattern);
-  std::string changed;
-  if (syntax == Syntax::kOniguruma && pattern.find("punct:]") != std::string_view::npos) {
-    pattern = changed = WithSymbols(pattern);
-  }
   const OnigUChar* const begin = BytesOf(pattern);
   OnigErrorInfo info = {};
   const int code =
