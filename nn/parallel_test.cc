@@ -279,26 +279,27 @@ TEST_P(ParallelLayerTest, TermsOfTablesAreRowsOfTheMergedOne) {
       InitialiseParameter(*p, 3);
     }
   };
+  const auto at = [](const Group& world) { return Scope{"wte", nullptr, RootScope(world).build}; };
   const EmbeddingConfig size = {.rows = 13, .width = 5, .init = Init::Normal(1)};
   for (const bool magnitude : {false, true}) {
     const LowRankConfig config = {.rank = 3, .scale = 0.7, .magnitude = magnitude};
-    VocabParallelEmbedding plain(size, RootScope(nullptr));
+    VocabParallelEmbedding plain(size, at(nullptr));
     const Tensor base = plain.Forward(ids).Detach();
     adapt(plain, config);
     const auto tensor = [&](const std::string& name) {
-      return plain.FindParameter(name)->tensor.Detach();
+      return plain.FindParameter("wte." + name)->tensor.Detach();
     };
     const Tensor merged = MergedWeight(tensor("weight"), LinearLayout::kInOut,
                                        tensor("lora_embedding_A"), tensor("lora_embedding_B"), 0.7,
                                        magnitude ? tensor("lora_magnitude_vector") : Tensor());
     const Tensor expected = Embedding(merged, ids);
     RunRanks(GetParam(), [&](std::shared_ptr<Communicator> world) {
-      VocabParallelEmbedding split(size, RootScope(world));
+      VocabParallelEmbedding split(size, at(world));
       adapt(split, config);
       ExpectClose(split.Forward(ids).Detach(), expected, 1e-12, "vocabulary");
       ExpectClose(split.Forward(ids, {.adapter = ForwardContext::kNoAdapter}).Detach(), base, 1e-13,
                   "none");
-      ReplicatedEmbedding whole(size, RootScope(world));
+      ReplicatedEmbedding whole(size, at(world));
       adapt(whole, config);
       ExpectClose(whole.Forward(ids).Detach(), expected, 1e-12, "whole");
       if (magnitude) return;  // norms have no gradient

@@ -41,6 +41,7 @@ Status CheckReplaced(const AdapterPlan& plan, int adapter) {
 
 AttachedAdapter Attach(Model& model, const AdapterPlan& plan, int adapter) {
   AttachedAdapter attached;
+  attached.version = plan.version;
   std::vector<nn::Module*> layers;  // terms are children that come to them
   model.VisitModules([&](nn::Module& layer) {
     if (layer.term_layout() && plan.terms.count(layer.path()) > 0) layers.push_back(&layer);

@@ -46,6 +46,7 @@ struct AttachedAdapter {
   // Those of `replaced` that were tied to another one, which keeps its values.
   std::vector<nn::Parameter*> untied = {};
   AttachedPrefix prefix;  // of prefix tuning
+  int version = 4;        // of transformers, whose names of modules it has
 };
 
 // Makes the terms that `config` asks for, in their first state; of layers that the family names

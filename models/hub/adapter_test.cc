@@ -157,6 +157,7 @@ const std::vector<Case>& Cases() {
        Vit(),
        {{"target_modules", {"q_proj", "o_proj", "fc2"}}, {"modules_to_save", {"layernorm_after"}}},
        6},
+      {"vit_by_a_pattern_of_both", Vit(), {{"target_modules", ".*(dense|fc1)"}}, 6},
   };
   return *cases;
 }

@@ -151,7 +151,7 @@ Status SaveAdapter(Model& model, const AdapterConfig& config, const AttachedAdap
                    const std::string& folder, const SaveAdapterOptions& options) {
   TESSERA_ASSIGN_OR_RETURN(const auto whole, WholeShape(model));
   if (config.prefix) return SavePrefix(*whole, config, adapter.prefix, folder, options);
-  TESSERA_ASSIGN_OR_RETURN(const AdapterPlan plan, PlanOf(*whole, config));
+  TESSERA_ASSIGN_OR_RETURN(const AdapterPlan plan, PlanOf(*whole, config, adapter.version));
   const std::vector<SavedParameter> parameters = SavedParametersOf(adapter, plan);
   if (!options.write) {
     for (const SavedParameter& p : parameters) {

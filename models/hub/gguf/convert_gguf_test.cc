@@ -8,6 +8,7 @@
 #include "models/hub/gguf/gguf_names.h"
 #include "models/hub/gguf/gguf_test_models.h"
 #include "ops/testing/op_check.h"
+#include "ops/view/view.h"
 
 namespace tessera::models {
 namespace {
@@ -304,6 +305,37 @@ TEST_P(AdapterTest, IsTheFilesOwn) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Alphas, AdapterTest, testing::Values(6.0, 0.0));
+
+// llama.cpp looks rows of the first matrix up, and multiplies by the second.
+TEST_F(GgufTest, AnAdapterOfTheTokenTable) {
+  const std::string base = Saved("base", SmallLlama());
+  const auto table = LoadModel(base);
+  ASSERT_TRUE(table.ok());
+  const Shape shape = (*table)->FindParameter("model.embed_tokens.weight")->tensor.shape();
+  const std::string adapter = Path("adapter");
+  std::filesystem::create_directories(adapter);
+  Write("adapter/adapter_config.json",
+        R"({"peft_type": "LORA", "r": 2, "lora_alpha": 2, "target_modules": ["embed_tokens"]})");
+  const Tensor a = CastCopy(RandomTensor({2, shape[0]}, 1), DType::kFloat32);
+  const Tensor b = CastCopy(RandomTensor({shape[1], 2}, 2), DType::kFloat32);
+  const std::string begin = "base_model.model.model.embed_tokens.";
+  Tensors tensors = {{begin + "lora_embedding_A", a}, {begin + "lora_embedding_B", b}};
+  WriteTensors(tensors, adapter + "/adapter_model.safetensors");
+  const Status status = ConvertAdapterToGguf(adapter, base, Path("lora.gguf"));
+  ASSERT_TRUE(status.ok()) << Message(status);
+  const GgufFile lora = Opened(Path("lora.gguf"));
+  EXPECT_EQ(Values(lora, "token_embd.weight.lora_a"),
+            Transpose(a, 0, 1).ContiguousCopy().ToVector<float>());
+  EXPECT_EQ(Values(lora, "token_embd.weight.lora_b"), b.ToVector<float>());
+  // Another table below it.
+  tensors[begin + "base_layer.weight"] = Full(shape, 1.0);
+  WriteTensors(tensors, adapter + "/adapter_model.safetensors");
+  EXPECT_EQ(Refusal(ConvertAdapterToGguf(adapter, base, Path("x.gguf"))),
+            adapter +
+                ": 'base_model.model.model.embed_tokens.base_layer.weight' is not the "
+                "'model.embed_tokens.weight' of " +
+                base + ": llama.cpp's adapters replace nothing");
+}
 
 TEST_F(GgufTest, AnAdapterOfATiedHeadIsRefused) {
   const std::string base = Saved("base", SmallQwen());
