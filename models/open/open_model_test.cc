@@ -129,15 +129,13 @@ TEST_F(OpenModelTest, APoolingThatIsNotSupportedFailsWhereItIsAskedFor) {
   const std::string folder = Saved(kGpt);
   ASSERT_TRUE(MakeDirectories(folder + "/1_Pooling").ok());
   ASSERT_TRUE(
-      WriteFileAtomically(folder + "/1_Pooling/config.json", R"({"pooling_mode_max_tokens": true})")
-          .ok());
+      WriteFileAtomically(folder + "/1_Pooling/config.json", R"({"pooling_mode": "median"})").ok());
   for (const bool hides : {false, true}) {
     const auto opened = OpenModel(folder, {.hides_paths = hides});
     ASSERT_TRUE(opened.ok()) << opened.status();
-    EXPECT_EQ(Message(opened->pooling.status()),
+    EXPECT_EQ(Message(opened->encoder.status()),
               Concat(hides ? "" : folder + "/",
-                     "1_Pooling/config.json: pooling_mode_max_tokens is not supported; the mean, "
-                     "the first and the last token are"));
+                     "1_Pooling/config.json: 'pooling_mode' 'median' is not supported"));
   }
 }
 

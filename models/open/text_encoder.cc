@@ -255,7 +255,7 @@ StatusOr<TextEncoder> TextEncoder::OfFolder(const std::string& folder,
   TextEncoder encoder;
   TESSERA_ASSIGN_OR_RETURN(std::optional<SentenceModules> modules,
                            SentenceModules::OfFolder(folder, hides_paths));
-  encoder.listed_ = modules.has_value();
+  encoder.listed_ = modules && PathExists(JoinPath(folder, "modules.json"));
   if (modules) encoder.modules_ = *std::move(modules);
   json settings = json::object();
   const std::string name = "tokenizer_config.json";

@@ -416,7 +416,8 @@ TEST(CApiTest, PoolingIsTheFoldersWhereItIsAskedFor) {
     tsr_model_info info = {};
     info.size = sizeof(info);
     EXPECT_EQ(CodeOf(tsr_model_describe(model.get(), &info)), TSR_OK);
-    std::vector<float> vector(static_cast<size_t>(info.hidden_size));
+    const bool whole = pooling == TSR_POOLING_OF_MODEL && info.embedding_size > 0;
+    std::vector<float> vector(static_cast<size_t>(whole ? info.embedding_size : info.hidden_size));
     const std::vector<int64_t> ids = {7, 1, 50};
     tsr_embed_options options = {};
     options.size = sizeof(options);
@@ -436,13 +437,16 @@ TEST(CApiTest, PoolingIsTheFoldersWhereItIsAskedFor) {
   EXPECT_EQ(embed(last, TSR_POOLING_OF_MODEL, &message), embed(first, TSR_POOLING_LAST, &message));
   EXPECT_EQ(embed("{}", TSR_POOLING_OF_MODEL, &message), embed(first, TSR_POOLING_MEAN, &message));
   EXPECT_NE(embed(first, TSR_POOLING_FIRST, &message), embed(first, TSR_POOLING_LAST, &message));
-  // Another mode matters to embeddings that ask for it, and to nothing else.
-  EXPECT_TRUE(embed(mixed, TSR_POOLING_OF_MODEL, &message).empty());
-  EXPECT_NE(message.find("together are not supported"), std::string::npos) << message;
-  EXPECT_FALSE(embed(mixed, TSR_POOLING_MEAN, &message).empty());
-  EXPECT_TRUE(
-      embed(R"({"pooling_mode_max_tokens": true})", TSR_POOLING_OF_MODEL, &message).empty());
-  EXPECT_NE(message.find("pooling_mode_max_tokens is not supported"), std::string::npos) << message;
+  // Two stand one behind the other.
+  std::vector<float> both = embed(mixed, TSR_POOLING_FIRST, &message);
+  const std::vector<float> mean = embed(mixed, TSR_POOLING_MEAN, &message);
+  both.insert(both.end(), mean.begin(), mean.end());
+  EXPECT_EQ(embed(mixed, TSR_POOLING_OF_MODEL, &message), both);
+  // What is not supported matters to embeddings that ask for it, and to nothing else.
+  const std::string median = R"({"pooling_mode": "median"})";
+  EXPECT_TRUE(embed(median, TSR_POOLING_OF_MODEL, &message).empty());
+  EXPECT_NE(message.find("'median' is not supported"), std::string::npos) << message;
+  EXPECT_FALSE(embed(median, TSR_POOLING_MEAN, &message).empty());
 }
 
 TEST(CApiTest, TokenizesThereAndBack) {
