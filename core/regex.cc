@@ -9,6 +9,7 @@
 #include "base/utf8.h"
 #include "core/execution_context.h"
 #include "oniguruma.h"
+#include "third_party/oniguruma/memory.h"
 
 namespace tessera {
 
@@ -42,8 +43,13 @@ bool InitializeLibrary() {
   onig_set_warn_func(IgnoreWarning);
   onig_set_verb_warn_func(IgnoreWarning);
   OnigEncoding encodings[] = {ONIG_ENCODING_UTF8};
-  if (onig_initialize(encodings, 1) != ONIG_NORMAL) throw std::bad_alloc();
-  return true;
+  try {
+    if (onig_initialize(encodings, 1) == ONIG_NORMAL) return true;
+    throw std::bad_alloc();
+  } catch (const std::bad_alloc&) {
+    onig_end();
+    throw;
+  }
 }
 
 std::string ReasonOf(int code, OnigErrorInfo* info = nullptr) {
@@ -53,12 +59,6 @@ std::string ReasonOf(int code, OnigErrorInfo* info = nullptr) {
   return {reinterpret_cast<const char*>(reason), static_cast<size_t>(length)};
 }
 
-template <typename T>
-T* Obtained(T* made) {
-  if (made == nullptr) throw std::bad_alloc();
-  return made;
-}
-
 struct Release {
   void operator()(OnigRegion* region) const { onig_region_free(region, /*free_self=*/1); }
   void operator()(OnigMatchParam* param) const { onig_free_match_param(param); }
@@ -66,10 +66,20 @@ struct Release {
 
 // What one thread searches with.
 struct Search {
-  Search() : region(Obtained(onig_region_new())), param(Obtained(onig_new_match_param())) {
+  explicit Search(regex_t* code) : region(onig_region_new()), param(onig_new_match_param()) {
+    // All that a search writes there, so that it obtains no memory that outlives it.
+    OnigurumaMemoryScope scope;
+    onig_region_resize(region.get(), onig_number_of_captures(code) + 1);
+    scope.Keep();
     onig_set_retry_limit_in_match_of_match_param(param.get(), kMostRetriesInMatch);
     onig_set_retry_limit_in_search_of_match_param(param.get(), kMostRetriesInSearch);
     onig_set_match_stack_limit_size_of_match_param(param.get(), kMostStackEntries);
+  }
+  int From(regex_t* code, const OnigUChar* begin, const OnigUChar* end,
+           const OnigUChar* from) const {
+    const OnigurumaMemoryScope scope;
+    return onig_search_with_param(code, begin, end, from, end, region.get(), ONIG_OPTION_NONE,
+                                  param.get());
   }
   std::unique_ptr<OnigRegion, Release> region;
   std::unique_ptr<OnigMatchParam, Release> param;
@@ -85,25 +95,27 @@ StatusOr<Regex> Regex::Compile(std::string_view pattern, Syntax syntax) {
   auto compiled = std::make_shared<Code>(pattern);
   const OnigUChar* const begin = BytesOf(pattern);
   OnigErrorInfo info = {};
+  OnigurumaMemoryScope scope;
+  regex_t* made = nullptr;
   const int code =
-      onig_new(&compiled->code, begin, begin + pattern.size(), ONIG_OPTION_NONE, ONIG_ENCODING_UTF8,
+      onig_new(&made, begin, begin + pattern.size(), ONIG_OPTION_NONE, ONIG_ENCODING_UTF8,
                syntax == Syntax::kPython ? ONIG_SYNTAX_PYTHON : ONIG_SYNTAX_ONIGURUMA, &info);
   if (code == ONIGERR_MEMORY) throw std::bad_alloc();
   if (code != ONIG_NORMAL) return InvalidArgument("regular expression: ", ReasonOf(code, &info));
+  compiled->code = made;
+  scope.Keep();
   return Regex(std::move(compiled));
 }
 
 void Regex::FindAll(std::string_view text, const std::function<void(size_t, size_t)>& f) const {
-  const Search search;
+  const Search search(code_->code);
   const OnigUChar* const begin = BytesOf(text);
   const OnigUChar* const end = begin + text.size();
   size_t from = 0;
   size_t last_end = std::string_view::npos;
   while (from <= text.size()) {
     StopIfCancelled();
-    const int at =
-        onig_search_with_param(code_->code, begin, end, begin + from, end, search.region.get(),
-                               ONIG_OPTION_NONE, search.param.get());
+    const int at = search.From(code_->code, begin, end, begin + from);
     if (at == ONIG_MISMATCH) return;
     if (at == ONIGERR_MEMORY) throw std::bad_alloc();
     if (at < 0) {

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/bert/config.h"
 
+#include <algorithm>
+#include <iterator>
+
+#include "base/error.h"
 #include "models/config_reader.h"
 #include "nn/activation.h"
 
@@ -20,12 +24,12 @@ constexpr struct {
 
 }  // namespace
 
-std::vector<BertArchitecture> BertArchitectures(bool roberta) {
+std::vector<BertArchitecture> BertArchitectures(const BertKind& kind) {
   std::vector<BertArchitecture> all;
   for (const auto& [suffix, head] : kArchitectures) {
     // RoBERTa knows no next sentence.
-    if (roberta && head == BertHead::kPreTraining) continue;
-    all.push_back({Concat(roberta ? "Roberta" : "Bert", suffix), head});
+    if (kind.roberta && head == BertHead::kPreTraining) continue;
+    all.push_back({Concat(kind.classes, suffix), head});
   }
   return all;
 }
@@ -73,11 +77,13 @@ const OptionTable& BertConfig::Table() {
 StatusOr<BertConfig> BertConfig::FromJson(const nlohmann::json& json) {
   BertConfig c;
   const std::string type = json.at("model_type").get<std::string>();
-  c.roberta = type == "roberta";
-  if (c.roberta) {
-    c.vocab_size = 50265;
-    c.pad_token_id = 1;
-  }
+  const auto* const kind =
+      std::find_if(std::begin(kBertKinds), std::end(kBertKinds),
+                   [&](const BertKind& known) { return type == known.model_type; });
+  TESSERA_CHECK(kind != std::end(kBertKinds), "bert", "model type '", type, "' is not BERT's");
+  c.roberta = kind->roberta;
+  c.vocab_size = kind->vocab_size;
+  if (c.roberta) c.pad_token_id = 1;
   ConfigReader reader(json, type);
   reader.Read(&c);
   reader.RequireMultiple("hidden_size", c.hidden_size, "num_attention_heads",
@@ -85,7 +91,7 @@ StatusOr<BertConfig> BertConfig::FromJson(const nlohmann::json& json) {
   reader.RequireToken("pad_token_id", c.pad_token_id, c.vocab_size);
   reader.Require(c.max_tokens() > 0, Concat("'max_position_embeddings' (",
                                             c.max_position_embeddings, ") leaves no position"));
-  const std::vector<BertArchitecture> known = BertArchitectures(c.roberta);
+  const std::vector<BertArchitecture> known = BertArchitectures(*kind);
   std::vector<std::string> names;
   for (const BertArchitecture& architecture : known) names.push_back(architecture.name);
   c.head = known[reader.ReadArchitecture(names)].head;

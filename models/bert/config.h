@@ -23,12 +23,22 @@ struct BertArchitecture {
   std::string name;
   BertHead head;
 };
-// Those of BERT or of RoBERTa.
-std::vector<BertArchitecture> BertArchitectures(bool roberta);
+// A model type: BERT, or RoBERTa, which other vocabularies have under names of their own.
+struct BertKind {
+  const char* model_type;
+  const char* classes;  // what their names begin with
+  bool roberta;
+  int64_t vocab_size;  // where config.json does not say it
+};
+inline constexpr BertKind kBertKinds[] = {{"bert", "Bert", false, 30522},
+                                          {"roberta", "Roberta", true, 50265},
+                                          {"xlm-roberta", "XLMRoberta", true, 30522},
+                                          {"camembert", "Camembert", true, 30522}};
+std::vector<BertArchitecture> BertArchitectures(const BertKind& kind);
 
 // What a config.json says; defaults are bert-base-uncased's.
 struct BertConfig {
-  bool roberta = false;  // model_type
+  bool roberta = false;  // the model type is RoBERTa's or like it
   BertHead head = BertHead::kMaskedLm;
   int64_t vocab_size = 30522;
   int64_t hidden_size = 768;

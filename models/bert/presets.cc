@@ -36,8 +36,7 @@ constexpr char kBert[] =
     R"({"model_type": "bert", "architectures": ["BertForMaskedLM"], "max_position_embeddings": 512,
         "type_vocab_size": 2, "layer_norm_eps": 1e-12, "pad_token_id": 0})";
 constexpr char kRoberta[] =
-    R"({"model_type": "roberta", "architectures": ["RobertaForMaskedLM"],
-        "max_position_embeddings": 514, "type_vocab_size": 1, "layer_norm_eps": 1e-5,
+    R"({"max_position_embeddings": 514, "type_vocab_size": 1, "layer_norm_eps": 1e-5,
         "bos_token_id": 0, "pad_token_id": 1, "eos_token_id": 2})";
 
 bool StartsWith(const std::string& text, const std::string& prefix) {
@@ -179,11 +178,11 @@ std::vector<Capability> CapabilitiesOf(BertHead head) {
   return {};
 }
 
-Family MakeFamily(const char* model_type) {
+Family MakeFamily(const BertKind& kind) {
   Family family;
-  family.model_type = model_type;
+  family.model_type = kind.model_type;
   family.shares_sequences = true;
-  for (const auto& [name, head] : BertArchitectures(family.model_type == "roberta")) {
+  for (const auto& [name, head] : BertArchitectures(kind)) {
     family.architectures.push_back({name, CapabilitiesOf(head)});
   }
   family.build = Build;
@@ -201,7 +200,7 @@ Family MakeFamily(const char* model_type) {
 }
 
 Family MakeBert() {
-  Family family = MakeFamily("bert");
+  Family family = MakeFamily(kBertKinds[0]);
   for (const Size& size : {Size{"bert-base-uncased", 12, 12, 768, 30522},
                            {"bert-large-uncased", 24, 16, 1024, 30522},
                            {"bert-base-cased", 12, 12, 768, 28996},
@@ -217,18 +216,30 @@ Family MakeBert() {
   return family;
 }
 
-Family MakeRoberta() {
-  Family family = MakeFamily("roberta");
-  for (const Size& size :
-       {Size{"roberta-base", 12, 12, 768, 50265}, {"roberta-large", 24, 16, 1024, 50265}}) {
-    family.presets.push_back(MakePreset(size, kRoberta));
+Family MakeRoberta(const BertKind& kind, std::initializer_list<Size> sizes) {
+  Family family = MakeFamily(kind);
+  for (const Size& size : sizes) {
+    Preset preset = MakePreset(size, kRoberta);
+    preset.config["model_type"] = kind.model_type;
+    preset.config["architectures"] = {Concat(kind.classes, "ForMaskedLM")};
+    family.presets.push_back(std::move(preset));
   }
   family.other_names = RobertaNames;
   return family;
 }
 
 const FamilyRegistration bert(MakeBert);
-const FamilyRegistration roberta(MakeRoberta);
+const FamilyRegistration roberta([] {
+  return MakeRoberta(kBertKinds[1], {{"roberta-base", 12, 12, 768, 50265},
+                                     {"roberta-large", 24, 16, 1024, 50265}});
+});
+const FamilyRegistration xlm_roberta([] {
+  return MakeRoberta(kBertKinds[2], {{"xlm-roberta-base", 12, 12, 768, 250002},
+                                     {"xlm-roberta-large", 24, 16, 1024, 250002}});
+});
+const FamilyRegistration camembert([] {
+  return MakeRoberta(kBertKinds[3], {{"camembert-base", 12, 12, 768, 32005}});
+});
 
 }  // namespace
 }  // namespace tessera::models

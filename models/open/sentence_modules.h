@@ -61,6 +61,7 @@ struct SentenceModules {
   bool classifies = false;      // the Transformer is a classifier: a cross-encoder
   int64_t max_tokens = 0;       // special ones included; 0: as many as tokenizer and model say
   bool lower_case = false;      // texts are made so before they are cut into tokens
+  std::string activation = "";  // of a cross-encoder's score, by PyTorch's name
   std::vector<SentenceStep> steps = {};
   std::map<std::string, std::string> prompts = {};  // by their names
   std::string prompt_name = "";                     // of the one that texts get; "": none

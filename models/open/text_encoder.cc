@@ -278,12 +278,13 @@ StatusOr<TextEncoder> TextEncoder::OfFolder(const std::string& folder,
   const bool classifier = names.is_array() && !names.empty() && names[0].is_string() &&
                           names[0].get<std::string>().ends_with("ForSequenceClassification");
   encoder.classifies_ = classifier && LabelNames(config).size() == 1;
-  // Versions 4 and 2 name it so.
+  // Versions 2, 4 and 6 name it so.
   json activation = config.value("sbert_ce_default_activation_function", json());
   if (const auto own = config.find("sentence_transformers");
       own != config.end() && own->is_object() && own->contains("activation_fn")) {
     activation = (*own)["activation_fn"];
   }
+  if (!encoder.modules_.activation.empty()) activation = encoder.modules_.activation;
   if (activation.is_string()) {
     const std::string text = activation.get<std::string>();
     encoder.sigmoid_ = !text.ends_with(".Identity");

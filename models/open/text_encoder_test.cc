@@ -81,7 +81,9 @@ class TextEncoderTest : public testing::Test {
     auto writer = SafetensorsWriter::Create(root_ + "/" + path + "/model.safetensors", entries);
     ASSERT_TRUE(writer.ok());
     ASSERT_TRUE(writer->Append(weight.raw_data(), weight.nbytes()).ok());
-    if (bias.defined()) ASSERT_TRUE(writer->Append(bias.raw_data(), bias.nbytes()).ok());
+    if (bias.defined()) {
+      ASSERT_TRUE(writer->Append(bias.raw_data(), bias.nbytes()).ok());
+    }
     ASSERT_TRUE(writer->Commit().ok());
   }
 

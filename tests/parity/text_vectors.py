@@ -38,7 +38,7 @@ def texts(count, seed=1):
     return made + ["", "The QUICK Brown fox", "[SEP] the fox", "unknownword the"]
 
 
-def tokenizer(lower):
+def tokenizer(lower, typed):
     vocabulary = {w: i for i, w in enumerate(
         ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"] + sorted(set(WORDS)) + ["The", "QUICK", "Brown"])}
     fast = Tokenizer(models.WordPiece(vocabulary, unk_token="[UNK]"))
@@ -50,7 +50,8 @@ def tokenizer(lower):
         special_tokens=[("[CLS]", 2), ("[SEP]", 3)])
     return PreTrainedTokenizerFast(tokenizer_object=fast, unk_token="[UNK]", pad_token="[PAD]",
                                    cls_token="[CLS]", sep_token="[SEP]", mask_token="[MASK]",
-                                   model_max_length=64)
+                                   model_max_length=64, model_input_names=[
+                                       "input_ids", *["token_type_ids"] * typed, "attention_mask"])
 
 
 SMALL = dict(vocab_size=60, hidden_size=24, intermediate_size=36, num_hidden_layers=2,
@@ -87,7 +88,7 @@ def base(family, folder, classes=None, lower=True, **changes):
         config.num_labels = classes
         model = AutoModelForSequenceClassification.from_config(config)
     randomised(model).save_pretrained(folder)
-    tokenizer(lower).save_pretrained(folder)
+    tokenizer(lower, "type_vocab_size" in config.to_dict()).save_pretrained(folder)
 
 
 def dense(size, out, activation, **more):

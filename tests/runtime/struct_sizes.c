@@ -14,13 +14,15 @@ int main(void) {
   LINE(tsr_load_options, progress_user); /* 0.6.0 */
   LINE(tsr_load_options, weights);
   LINE(tsr_reader, user);
-  LINE(tsr_model_info, image_width);
+  LINE(tsr_model_info, image_width); /* 0.7.0 */
+  LINE(tsr_model_info, embedding_size);
   LINE(tsr_tokenize_options, special_as_text);
   LINE(tsr_detokenize_options, skip_special);
   LINE(tsr_context_options, memory_limit); /* 0.6.0 */
   LINE(tsr_context_options, adapter);
   LINE(tsr_forward_options, all_hidden_states);
-  LINE(tsr_embed_options, normalise);
+  LINE(tsr_embed_options, normalise); /* 0.7.0 */
+  LINE(tsr_embed_options, max_tokens);
   LINE(tsr_generate_options, seed); /* 0.7.0 */
   LINE(tsr_generate_options, settings);
   LINE(tsr_token, end);

@@ -1,53 +1,90 @@
 // SPDX-License-Identifier: Apache-2.0
-// Oniguruma takes its memory from where everything else does, so that a host's allocator serves it
-// (tsr_configure), and a request that fails is seen. It reports one as ONIGERR_MEMORY.
+#include "third_party/oniguruma/memory.h"
+
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
 #include <new>
 
+namespace tessera {
+
+struct alignas(std::max_align_t) OnigurumaBlock {
+  size_t size = 0;
+  // In the list of a scope; `before` is what points to it, nullptr of a block in none.
+  OnigurumaBlock** before = nullptr;
+  OnigurumaBlock* next = nullptr;
+};
+
 namespace {
 
-// The size, which realloc needs, before the bytes.
-constexpr size_t kBefore = alignof(std::max_align_t);
-static_assert(kBefore >= sizeof(size_t));
+using Block = OnigurumaBlock;
 
-void* Obtain(size_t size) {
-  void* const memory = ::operator new(size + kBefore, std::nothrow);
-  if (memory == nullptr) return nullptr;
-  std::memcpy(memory, &size, sizeof(size));
-  return static_cast<std::byte*>(memory) + kBefore;
+// The list of the scope that this thread is in.
+thread_local Block** scope = nullptr;
+
+void Link(Block* block) {
+  if (scope == nullptr) return;
+  block->before = scope;
+  block->next = *scope;
+  if (block->next != nullptr) block->next->before = &block->next;
+  *scope = block;
 }
 
-void* BeginOf(void* memory) { return static_cast<std::byte*>(memory) - kBefore; }
+void Unlink(Block* block) {
+  if (block->before == nullptr) return;
+  *block->before = block->next;
+  if (block->next != nullptr) block->next->before = block->before;
+  block->before = nullptr;
+  block->next = nullptr;
+}
 
-size_t SizeOf(void* memory) {
-  size_t size = 0;
-  std::memcpy(&size, BeginOf(memory), sizeof(size));
-  return size;
+void* Obtain(size_t size) {
+  auto* const block = new (::operator new(sizeof(Block) + size)) Block{.size = size};
+  Link(block);
+  return block + 1;
+}
+
+Block* BlockOf(void* memory) { return static_cast<Block*>(memory) - 1; }
+
+void GiveBack(Block* block) {
+  Unlink(block);
+  ::operator delete(block);
 }
 
 }  // namespace
 
+OnigurumaMemoryScope::OnigurumaMemoryScope() { scope = &first_; }
+
+OnigurumaMemoryScope::~OnigurumaMemoryScope() {
+  while (first_ != nullptr) GiveBack(first_);
+  scope = nullptr;
+}
+
+void OnigurumaMemoryScope::Keep() {
+  while (first_ != nullptr) Unlink(first_);
+}
+
+}  // namespace tessera
+
+// By the names that config.h gives malloc and the others.
 extern "C" {
 
-void* tessera_oniguruma_malloc(size_t size) { return Obtain(size); }
+void* tessera_oniguruma_malloc(size_t size) { return tessera::Obtain(size); }
 
 void* tessera_oniguruma_calloc(size_t count, size_t size) {
-  void* const memory = Obtain(count * size);
-  if (memory != nullptr) std::memset(memory, 0, count * size);
+  void* const memory = tessera::Obtain(count * size);
+  std::memset(memory, 0, count * size);
   return memory;
 }
 
 void tessera_oniguruma_free(void* memory) {
-  if (memory != nullptr) ::operator delete(BeginOf(memory));
+  if (memory != nullptr) tessera::GiveBack(tessera::BlockOf(memory));
 }
 
 void* tessera_oniguruma_realloc(void* memory, size_t size) {
-  if (memory == nullptr) return Obtain(size);
-  void* const larger = Obtain(size);
-  if (larger == nullptr) return nullptr;
-  std::memcpy(larger, memory, std::min(size, SizeOf(memory)));
+  void* const larger = tessera::Obtain(size);
+  if (memory == nullptr) return larger;
+  std::memcpy(larger, memory, std::min(size, tessera::BlockOf(memory)->size));
   tessera_oniguruma_free(memory);
   return larger;
 }
