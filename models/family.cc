@@ -102,6 +102,7 @@ StatusOr<const Family*> FamilyOf(const nlohmann::json& config) {
 }
 
 bool Generates(const Model& model) {
+  if (!model.keys_of_block(model.num_blocks() - 1).gives.has(keys::kLogits.name())) return false;
   if (model.num_cache_layers() > 0) return true;
   const StatusOr<const Family*> family = FamilyOf(model.config());
   if (!family.ok()) return false;

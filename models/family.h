@@ -109,6 +109,9 @@ struct Family {
   // Makes a configuration of a model without a head one without a pooler, for files that have none;
   // nullptr: there is no pooler.
   void (*leave_out_pooler)(nlohmann::json* config) = nullptr;
+  // Makes a configuration one of a model without a language model's head, for files of a bare
+  // decoder ("LlamaModel") that have none; nullptr: there is always one.
+  void (*leave_out_lm_head)(nlohmann::json* config) = nullptr;
   // What a saved folder holds besides the parameters, so that other programs take it for the same
   // model; may change the configuration that is saved. nullptr: nothing.
   std::vector<EntryCopy> (*copies)(nlohmann::json* config) = nullptr;

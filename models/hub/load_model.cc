@@ -255,14 +255,25 @@ bool HavePooler(const WeightFiles& weights) {
   });
 }
 
-// Changes a configuration where the files differ from it: weights are tied or not, and a pooler is
-// there or not. `ties` false leaves the ties alone. A model that cannot be built is left to the one
+// Whether the class that wrote the files has no head: "Qwen3Model".
+bool IsBare(const nlohmann::json& config) {
+  const auto names = config.find("architectures");
+  return names != config.end() && names->is_array() && !names->empty() && (*names)[0].is_string() &&
+         (*names)[0].get<std::string>().ends_with("Model");
+}
+
+// Changes a configuration where the files differ from it: weights are tied or not, and a pooler
+// or a head is there or not. `ties` false leaves the ties alone. A model that cannot be built is left to the one
 // who builds it.
 Status FitToWeights(const WeightFiles& weights, bool ties, nlohmann::json* config) {
   const auto found = FamilyOf(*config);
   if (!found.ok()) return OkStatus();
   const Family& family = **found;
   if (family.leave_out_pooler != nullptr && !HavePooler(weights)) family.leave_out_pooler(config);
+  if (family.leave_out_lm_head != nullptr && IsBare(*config) &&
+      weights.Find("lm_head.weight") == nullptr) {
+    family.leave_out_lm_head(config);
+  }
   if (!ties || family.untie == nullptr) return OkStatus();
   nlohmann::json tied = *config;
   if (family.tie != nullptr) family.tie(&tied);

@@ -147,6 +147,7 @@ const OptionTable& LlamaConfig::Table() {
                {.least = 0})
           .Add("rms_norm_eps", &C::rms_norm_eps, "added to mean squares", {.least = 0})
           .Add("tie_word_embeddings", &C::tie_word_embeddings, "the head is the embedding")
+          .Add("has_lm_head", &C::has_lm_head, "false: a model of hidden states alone")
           .Add("attention_dropout", &C::attention_dropout, "dropout on attention's weights",
                DropoutShare()));
   return *table;

@@ -33,6 +33,7 @@ struct LlamaConfig {
   double initializer_range = 0.02;
   double rms_norm_eps = 1e-6;
   bool tie_word_embeddings = false;
+  bool has_lm_head = true;  // false: hidden states alone, as of LlamaModel; a key of ours
   double attention_dropout = 0;
   int64_t pad_token_id = -1;  // its embedding is not trained; -1: none
 

@@ -76,7 +76,7 @@ class Llama::Decoder : public nn::Module {
   Decoder(const LlamaConfig& c, const nn::Scope& scope, const Llama& model) : Module(scope) {
     const bool head = model.HasBlock(model.num_blocks() - 1);
     // A stage with the head but not the embedding holds a replica of the tied weight.
-    if (model.HasBlock(0) || (head && c.tie_word_embeddings)) {
+    if (model.HasBlock(0) || (head && c.has_lm_head && c.tie_word_embeddings)) {
       embed_tokens =
           std::make_unique<nn::VocabParallelEmbedding>(TokenConfig(c), Child("embed_tokens"));
     }
@@ -101,7 +101,7 @@ class Llama::Decoder : public nn::Module {
 Llama::Llama(const LlamaConfig& config, nlohmann::json json, const nn::BuildContext& build)
     : Model(nn::Scope::Root(build)), config_(config), json_(std::move(json)) {
   model_ = std::make_unique<Decoder>(config_, Child("model"), *this);
-  if (!HasBlock(num_blocks() - 1)) return;
+  if (!HasBlock(num_blocks() - 1) || !config_.has_lm_head) return;
   if (config_.tie_word_embeddings) {
     lm_head_ =
         std::make_unique<nn::VocabParallelHead>(model_->embed_tokens->weight(), Child("lm_head"));
@@ -123,7 +123,10 @@ BlockKeys Llama::keys_of_block(int block) const {
             .gives = {keys::kHidden, keys::kPositionIds},
             .drops = {keys::kInputIds}};
   }
-  if (block + 1 == num_blocks()) return LanguageModelKeys();
+  if (block + 1 == num_blocks()) {
+    if (config_.has_lm_head) return LanguageModelKeys();
+    return {.takes = {keys::kHidden, keys::kPositionIds}, .gives = {keys::kLastHiddenState}};
+  }
   return TransformerBlockKeys({keys::kAttentionMask, keys::kDocumentIds});
 }
 
@@ -138,7 +141,12 @@ Bundle Llama::RunBlock(int block, Bundle in, const RunOptions& options) const {
   if (block == 0) return Embed(std::move(in), options);
   if (block + 1 < num_blocks()) return RunLayer(block - 1, std::move(in), options);
   const Tensor h_BTC = model_->norm->Forward(in.at(keys::kHidden));
-  return LanguageModelOutputs(*lm_head_, h_BTC, ShiftedTargets(in), in, options);
+  if (config_.has_lm_head) {
+    return LanguageModelOutputs(*lm_head_, h_BTC, ShiftedTargets(in), in, options);
+  }
+  Bundle out;
+  out.set(keys::kLastHiddenState, WholeSequence(h_BTC, build(), ContextFor(in, options)));
+  return out;
 }
 
 Bundle Llama::Embed(Bundle in, const RunOptions& options) const {

@@ -119,6 +119,12 @@ StatusOr<std::unique_ptr<Model>> Build(const json& object, const nn::BuildContex
   return std::make_unique<Llama>(config, object, context);
 }
 
+// A head that is the embedding needs no tensor of its own.
+void LeaveOutLmHead(json* config) {
+  const auto parsed = LlamaConfig::FromJson(*config);
+  if (parsed.ok() && !parsed->tie_word_embeddings) (*config)["has_lm_head"] = false;
+}
+
 Family MakeFamily(const char* type, const char* architecture, std::vector<Preset> presets) {
   Family family;
   family.model_type = type;
@@ -130,6 +136,7 @@ Family MakeFamily(const char* type, const char* architecture, std::vector<Preset
   family.other_names = WithoutModel;
   family.ignored_entry = IsRotaryBuffer;
   family.untie = UntieWordEmbeddings;
+  family.leave_out_lm_head = LeaveOutLmHead;
   family.adapter_targets = {"q_proj", "v_proj"};
   family.prefix = PrefixPlace();
   family.inputs = {keys::kInputIds, keys::kAttentionMask, keys::kPositionIds, keys::kLabels};

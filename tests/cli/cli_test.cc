@@ -71,8 +71,8 @@ TEST_F(CliTest, HelpOfEveryCommand) {
 TEST_F(CliTest, HelpIsAtMostAHundredColumnsWide) {
   std::vector<Arguments> commands = {{}};
   for (const char* command :
-       {"train", "generate", "serve", "eval", "predict", "explain", "models", "forward", "tokenize",
-        "train-tokenizer", "corpus", "inspect", "report", "convert", "merge", "quantize", "launch",
+       {"train", "generate", "serve", "eval", "predict", "embed", "rerank", "explain", "models", "forward",
+        "tokenize", "train-tokenizer", "corpus", "inspect", "report", "convert", "merge", "quantize", "launch",
         "completion", "manual"}) {
     commands.push_back({command});
   }
