@@ -15,8 +15,6 @@ import unicodedata
 from tokenizers import Regex
 from tokenizers.pre_tokenizers import Split
 
-# Oniguruma 6.9.8 finds other matches than 6.9.10, which tokenizers compiles, of \R+, \p{Word} and
-# \p{XID_Continue}.
 PATTERNS = r"""
 \w+
 \W+
@@ -30,6 +28,9 @@ PATTERNS = r"""
 \h+
 \H+
 \R
+\R+
+\p{Word}
+\p{XID_Continue}
 \X
 \N+
 \O

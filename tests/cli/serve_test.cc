@@ -380,7 +380,7 @@ TEST_F(ServeTest, RefusesByName) {
            {kPath, R"({"prompt": "a", "model": "other"})", 404, "model", "'other' does not exist"},
            {"/v1/chat/completions", R"({"messages": []})", 400, "", "no chat template"},
            {"/v1/embeddings", R"({"input": [""]})", 400, "input", "must not be empty"},
-           {"/v1/embeddings", R"({"input": "a", "dimensions": 3})", 400, "dimensions", "16"},
+           {"/v1/embeddings", R"({"input": "a", "dimensions": 300})", 400, "dimensions", "16"},
            {"/detokenize", R"({"tokens": [9999]})", 400, "tokens", "9999"},
            {"/nowhere", "{}", 404, "", "there is no /nowhere"}}) {
     const HttpResponse response =

@@ -287,8 +287,7 @@ def check_rerankers(binary, work):
 
 def real_texts(count):
     pick = random.Random(7)
-    words = open(__file__, encoding="utf-8").read().split() + WORDS * 4
-    return [" ".join(pick.choice(words) for _ in range(pick.randint(3, 60))) for _ in range(count)]
+    return [" ".join(pick.choice(WORDS) for _ in range(pick.randint(3, 40))) for _ in range(count)]
 
 
 def check_real(binary, model, work):
@@ -311,10 +310,16 @@ def rates(binary, model, work, threads):
     names = list(example)
     bert = peer[0].auto_model
     bert.config._attn_implementation = "eager"
+
     class Wrapped(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.bert = bert
+
         def forward(self, *inputs):
-            return bert(**dict(zip(names, inputs))).last_hidden_state
-    torch.onnx.export(Wrapped(), tuple(example[n] for n in names), onnx, input_names=names, output_names=["h"],
+            return self.bert(**dict(zip(names, inputs))).last_hidden_state
+
+    torch.onnx.export(Wrapped().eval(), tuple(example[n] for n in names), onnx, input_names=names, output_names=["h"],
                       dynamic_axes={n: {0: "b", 1: "t"} for n in [*names, "h"]}, dynamo=False)
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
