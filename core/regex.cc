@@ -66,20 +66,10 @@ struct Release {
 
 // What one thread searches with.
 struct Search {
-  explicit Search(regex_t* code) : region(onig_region_new()), param(onig_new_match_param()) {
-    // All that a search writes there, so that it obtains no memory that outlives it.
-    OnigurumaMemoryScope scope;
-    onig_region_resize(region.get(), onig_number_of_captures(code) + 1);
-    scope.Keep();
+  Search() : region(onig_region_new()), param(onig_new_match_param()) {
     onig_set_retry_limit_in_match_of_match_param(param.get(), kMostRetriesInMatch);
     onig_set_retry_limit_in_search_of_match_param(param.get(), kMostRetriesInSearch);
     onig_set_match_stack_limit_size_of_match_param(param.get(), kMostStackEntries);
-  }
-  int From(regex_t* code, const OnigUChar* begin, const OnigUChar* end,
-           const OnigUChar* from) const {
-    const OnigurumaMemoryScope scope;
-    return onig_search_with_param(code, begin, end, from, end, region.get(), ONIG_OPTION_NONE,
-                                  param.get());
   }
   std::unique_ptr<OnigRegion, Release> region;
   std::unique_ptr<OnigMatchParam, Release> param;
@@ -108,14 +98,17 @@ StatusOr<Regex> Regex::Compile(std::string_view pattern, Syntax syntax) {
 }
 
 void Regex::FindAll(std::string_view text, const std::function<void(size_t, size_t)>& f) const {
-  const Search search(code_->code);
+  const OnigurumaMemoryScope scope;
+  const Search search;
   const OnigUChar* const begin = BytesOf(text);
   const OnigUChar* const end = begin + text.size();
   size_t from = 0;
   size_t last_end = std::string_view::npos;
   while (from <= text.size()) {
     StopIfCancelled();
-    const int at = search.From(code_->code, begin, end, begin + from);
+    const int at =
+        onig_search_with_param(code_->code, begin, end, begin + from, end, search.region.get(),
+                               ONIG_OPTION_NONE, search.param.get());
     if (at == ONIG_MISMATCH) return;
     if (at == ONIGERR_MEMORY) throw std::bad_alloc();
     if (at < 0) {

@@ -55,6 +55,17 @@ TEST(RegexTest, PythonsSyntax) {
   EXPECT_FALSE(Regex::Compile("(?P<m>q)").ok());
 }
 
+// What a search keeps beside its matches, and searches within a search.
+TEST(RegexTest, SearchesHaveMemoryOfTheirOwn) {
+  const Regex counts = *Regex::Compile("(?:(*COUNT{X})a|(?~b))+(*CMP{X,>=,1})?");
+  const Regex inner = *Regex::Compile("(a)(?~c)");
+  size_t matches = 0;
+  counts.FindAll("aaxb aab", [&](size_t, size_t) {
+    inner.FindAll("abcabc", [&](size_t, size_t) { ++matches; });
+  });
+  EXPECT_GT(matches, 3u);
+}
+
 TEST(RegexTest, ManyThreadsSearchAtOnce) {
   const Regex regex = *Regex::Compile("(a|b)+\\1");
   std::vector<std::thread> threads;

@@ -263,8 +263,8 @@ bool IsBare(const nlohmann::json& config) {
 }
 
 // Changes a configuration where the files differ from it: weights are tied or not, and a pooler
-// or a head is there or not. `ties` false leaves the ties alone. A model that cannot be built is left to the one
-// who builds it.
+// or a head is there or not. `ties` false leaves the ties alone. A model that cannot be built is
+// left to the one who builds it.
 Status FitToWeights(const WeightFiles& weights, bool ties, nlohmann::json* config) {
   const auto found = FamilyOf(*config);
   if (!found.ok()) return OkStatus();

@@ -71,9 +71,9 @@ TEST_F(CliTest, HelpOfEveryCommand) {
 TEST_F(CliTest, HelpIsAtMostAHundredColumnsWide) {
   std::vector<Arguments> commands = {{}};
   for (const char* command :
-       {"train", "generate", "serve", "eval", "predict", "embed", "rerank", "explain", "models", "forward",
-        "tokenize", "train-tokenizer", "corpus", "inspect", "report", "convert", "merge", "quantize", "launch",
-        "completion", "manual"}) {
+       {"train",   "generate", "serve",   "eval",     "predict",         "embed",      "rerank",
+        "explain", "models",   "forward", "tokenize", "train-tokenizer", "corpus",     "inspect",
+        "report",  "convert",  "merge",   "quantize", "launch",          "completion", "manual"}) {
     commands.push_back({command});
   }
   for (const char* step : {"urls", "fetch", "extract", "clean", "dedup", "shuffle", "split", "mix",

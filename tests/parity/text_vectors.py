@@ -65,8 +65,6 @@ FAMILIES = {
     "gpt2": ("gpt2", dict(vocab_size=60, n_positions=66, n_embd=24, n_layer=2, n_head=3, pad_token_id=0)),
     "llama": ("llama", LLAMA), "qwen2": ("qwen2", LLAMA), "qwen3": ("qwen3", LLAMA),
     "mistral": ("mistral", LLAMA), "gemma3": ("gemma3_text", LLAMA),
-    "t5": ("t5", dict(vocab_size=60, d_model=24, d_kv=8, d_ff=36, num_layers=2, num_heads=3,
-                      pad_token_id=0, decoder_start_token_id=0)),
 }
 
 

@@ -53,11 +53,11 @@ void GiveBack(Block* block) {
 
 }  // namespace
 
-OnigurumaMemoryScope::OnigurumaMemoryScope() { scope = &first_; }
+OnigurumaMemoryScope::OnigurumaMemoryScope() : outer_(scope) { scope = &first_; }
 
 OnigurumaMemoryScope::~OnigurumaMemoryScope() {
   while (first_ != nullptr) GiveBack(first_);
-  scope = nullptr;
+  scope = outer_;
 }
 
 void OnigurumaMemoryScope::Keep() {

@@ -14,7 +14,7 @@ namespace tessera {
 // What stands before each piece of memory.
 struct OnigurumaBlock;
 
-// Of the thread that makes it; scopes are not nested.
+// Of the thread that makes it. What is obtained is the innermost scope's.
 class OnigurumaMemoryScope {
  public:
   OnigurumaMemoryScope();
@@ -27,6 +27,7 @@ class OnigurumaMemoryScope {
 
  private:
   OnigurumaBlock* first_ = nullptr;
+  OnigurumaBlock** const outer_;
 };
 
 }  // namespace tessera
