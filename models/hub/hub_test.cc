@@ -282,7 +282,8 @@ TEST_F(HubTest, AHeadlessEncoderWhoseFilesHaveNoPoolerIsOneWithout) {
   };
   for (auto [type, architecture, config] :
        {std::tuple("bert", "BertModel", text), std::tuple("roberta", "RobertaModel", text),
-        std::tuple("vit", "ViTModel", picture)}) {
+        std::tuple("xlm-roberta", "XLMRobertaModel", text),
+        std::tuple("camembert", "CamembertModel", text), std::tuple("vit", "ViTModel", picture)}) {
     config["model_type"] = type;
     config["architectures"] = {architecture};
     const auto whole = Build(config, {.seed = 3});
@@ -416,6 +417,43 @@ TEST_F(HubTest, ShardsOfAGroupLoadTheirPart) {
     }});
     EXPECT_TRUE(saved.ok()) << Message(saved);
   });
+}
+
+// A bare decoder's files have no head: hidden states, and no texts.
+TEST_F(HubTest, ABareDecoderHasNoHead) {
+  nlohmann::json config = {{"model_type", "qwen3"},
+                           {"architectures", {"Qwen3ForCausalLM"}},
+                           {"vocab_size", 20},
+                           {"hidden_size", 12},
+                           {"num_hidden_layers", 1},
+                           {"num_attention_heads", 2},
+                           {"head_dim", 6},
+                           {"intermediate_size", 14},
+                           {"max_position_embeddings", 9}};
+  const auto whole = Build(config, {.seed = 3});
+  const Bundle inputs = {{keys::kInputIds, Tensor::FromVector<int64_t>({4, 7, 1}, {1, 3})}};
+  const Tensor hidden = whole->Run(inputs, {}).at(keys::kLastHiddenState);
+  config["architectures"] = {"Qwen3Model"};
+  ASSERT_TRUE(SaveModel(*Build(config, {.seed = 3}), Path("bare")).ok());
+  Rewrite(Path("bare"), [](std::vector<NamedTensorView>& tensors) {
+    std::erase_if(tensors, [](const auto& t) { return t.name == "lm_head.weight"; });
+  });
+  for (int round = 0; round < 2; ++round) {
+    const auto loaded = LoadModel(Path("bare"), {.require_weights = true});
+    ASSERT_TRUE(loaded.ok()) << Message(loaded.status());
+    const Bundle outputs = (*loaded)->Run(inputs, {});
+    EXPECT_EQ(outputs.at(keys::kLastHiddenState).ToVector<float>(), hidden.ToVector<float>());
+    EXPECT_FALSE(outputs.has(keys::kLogits));
+    EXPECT_FALSE(Generates(**loaded));
+    ASSERT_TRUE(SaveModel(**loaded, Path("bare")).ok());  // and loads so again
+  }
+  EXPECT_TRUE(Generates(*whole));
+  // Of a class with a head it is missing.
+  config["architectures"] = {"Qwen3ForCausalLM"};
+  ASSERT_TRUE(WriteFileAtomically(Path("bare") + "/config.json", config.dump()).ok());
+  EXPECT_NE(
+      Message(LoadModel(Path("bare"), {.require_weights = true}).status()).find("'lm_head.weight'"),
+      std::string::npos);
 }
 
 }  // namespace

@@ -262,6 +262,7 @@ const std::vector<FamilyCase>& FamilyCases() {
          return Bundle{{keys::kInputIds, Ids(kVocabulary, 1, v)}, {keys::kLabels, Ids(3, 2, v)}};
        }},
       {"roberta_masked_lm", BertConfig("roberta", "RobertaForMaskedLM"), MaskedLmInputs},
+      {"xlm_roberta_masked_lm", BertConfig("xlm-roberta", "XLMRobertaForMaskedLM"), MaskedLmInputs},
       {"roberta_sequence", BertConfig("roberta", "RobertaForSequenceClassification"),
        [](uint64_t v) {
          return Bundle{{keys::kInputIds, Ids(kVocabulary, 1, v)},
