@@ -429,7 +429,8 @@ TEST_F(HubTest, ABareDecoderHasNoHead) {
                            {"num_attention_heads", 2},
                            {"head_dim", 6},
                            {"intermediate_size", 14},
-                           {"max_position_embeddings", 9}};
+                           {"max_position_embeddings", 9},
+                           {"num_key_value_heads", 1}};
   const auto whole = Build(config, {.seed = 3});
   const Bundle inputs = {{keys::kInputIds, Tensor::FromVector<int64_t>({4, 7, 1}, {1, 3})}};
   const Tensor hidden = whole->Run(inputs, {}).at(keys::kLastHiddenState);

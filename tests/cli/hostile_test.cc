@@ -212,7 +212,8 @@ TEST_F(HostileTest, APatternThatCannotBeDecidedLosesNoText) {
   const std::string ids = Succeed(tokenize("deep"));
   EXPECT_EQ(std::count(ids.begin(), ids.end(), '0') + std::count(ids.begin(), ids.end(), '1'), 903);
   Tokenizer("endless", nullptr, SplitBy("(?:[ab]+[ab]+)+y|z"));
-  ExpectRefused(tokenize("endless"), 1, {"(?:[ab]+[ab]+)+y|z", "at byte 0", "retry-limit-in-match over"});
+  ExpectRefused(tokenize("endless"), 1,
+                {"(?:[ab]+[ab]+)+y|z", "at byte 0", "retry-limit-in-match over"});
   json grow = json::array();
   for (int i = 0; i < 9; ++i) {
     grow.push_back(
