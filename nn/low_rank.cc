@@ -173,7 +173,13 @@ Tensor LowRankTerm::Dropped(const Tensor& x, const Parameter& weight,
   return tessera::Dropout(x, options);
 }
 
+// A call of its own: its parameters may be gathered for it (dist/store/gathered_units.h).
 Tensor LowRankTerm::Forward(const Parameter& weight, const WeightForm* base, const Tensor& x,
+                            const Tensor& bias, const ForwardContext& context) const {
+  return Call(x, [&] { return Product(weight, base, x, bias, context); });
+}
+
+Tensor LowRankTerm::Product(const Parameter& weight, const WeightForm* base, const Tensor& x,
                             const Tensor& bias, const ForwardContext& context) const {
   const Tensor dropped = Dropped(x, weight, context);
   const bool drops = context.training && config_.dropout > 0;
@@ -201,14 +207,16 @@ Tensor LowRankTerm::Forward(const Parameter& weight, const WeightForm* base, con
 
 Tensor LowRankTerm::LookUp(const Parameter& table, const WeightForm* base, const Tensor& ids,
                            const EmbeddingOptions& options, const ForwardContext& context) const {
-  const Tensor rows = base == nullptr ? Embedding(table.tensor, ids, options)
-                                      : base->LookUp(table, ids, options, context);
-  const Tensor a_VR = Contiguous(Transpose(a_.tensor, 0, 1));
-  const Tensor low = Mul(Embedding(a_VR, ids, options), config_.scale);
-  const Tensor y = Add(rows, Linear(low, b_.tensor, {}, LinearLayout::kOutIn));
-  if (magnitude_ == nullptr) return y;
-  TESSERA_CHECK(base == nullptr, "low_rank", path(), ": DoRA needs the weight's own numbers");
-  return Mul(y, Gain(table));
+  return Call(ids, [&] {
+    const Tensor rows = base == nullptr ? Embedding(table.tensor, ids, options)
+                                        : base->LookUp(table, ids, options, context);
+    const Tensor a_VR = Contiguous(Transpose(a_.tensor, 0, 1));
+    const Tensor low = Mul(Embedding(a_VR, ids, options), config_.scale);
+    const Tensor y = Add(rows, Linear(low, b_.tensor, {}, LinearLayout::kOutIn));
+    if (magnitude_ == nullptr) return y;
+    TESSERA_CHECK(base == nullptr, "low_rank", path(), ": DoRA needs the weight's own numbers");
+    return Mul(y, Gain(table));
+  });
 }
 
 Tensor LowRankTerm::Gain(const Parameter& weight) const {

@@ -90,6 +90,8 @@ class LowRankTerm : public Module {
   void Write(Parameter& p, const std::function<void()>& write) const;
   // What DoRA multiplies outputs by.
   Tensor Gain(const Parameter& weight) const;
+  Tensor Product(const Parameter& weight, const WeightForm* base, const Tensor& x,
+                 const Tensor& bias, const ForwardContext& context) const;
   // ||W + scale B A|| of each output.
   Tensor RowNorms(const Tensor& weight) const;
 

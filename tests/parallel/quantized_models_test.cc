@@ -48,6 +48,12 @@ json Widened(json config, bool by_256) {
   }
   set("head_dim", 32);
   set("d_kv", 16);
+  // Heads whose size is not a key of its own share the width out.
+  const bool shares = !config.contains("head_dim") && config.contains("num_attention_heads");
+  if (shares &&
+      config["hidden_size"].get<int64_t>() % config["num_attention_heads"].get<int64_t>()) {
+    config["num_attention_heads"] = 4;
+  }
   return config;
 }
 
