@@ -64,11 +64,10 @@ Tensor Mlp::Forward(const Tensor& h, const ForwardContext& context) const {
       inner = activation_(up_.Forward(h, context));
     } else {
       const Tensor whole = up_.Gather(h, context);
-      Tensor gate;
+      // The gate first: gradients are summed in this order.
+      Tensor gate = gate_ == nullptr ? Tensor() : gate_->ForwardGathered(whole, context);
       Tensor up = up_.ForwardGathered(whole, context);
-      if (gate_ != nullptr) {
-        gate = gate_->ForwardGathered(whole, context);
-      } else {
+      if (gate_ == nullptr) {
         const std::vector<Tensor> both = Split(up, {inner_.count, inner_.count}, -1);
         gate = both[0];
         up = both[1];
