@@ -24,8 +24,8 @@ struct Regex::Code {
 
 namespace {
 
-// Steps back at one place of a text (the library's own limit, and that of tokenizers), and in one
-// search, which tries one place after another: about a second.
+// How often a match may step back and try again: from one place of a text, which is the library's
+// own limit and that of tokenizers, and in one search of many places. That takes about a second.
 constexpr unsigned long kMostRetriesInMatch = 10'000'000;
 constexpr unsigned long kMostRetriesInSearch = 100'000'000;
 // Places to return to, of some 40 bytes each.
