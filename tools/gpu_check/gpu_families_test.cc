@@ -46,6 +46,8 @@ nlohmann::json ForTensorCores(nlohmann::json config) {
   for (const auto& [key, size] : sizes) {
     if (config.contains(key)) config[key] = size;
   }
+  const bool own_head_size = config.contains("head_dim");
+  if (!own_head_size && config.contains("num_attention_heads")) config["num_attention_heads"] = 4;
   return config;
 }
 
