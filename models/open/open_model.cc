@@ -5,8 +5,10 @@
 
 #include "base/file.h"
 #include "core/batch_keys.h"
+#include "models/family.h"
 #include "models/generation/special_tokens.h"
 #include "models/open/model_folder.h"
+#include "nn/packed_weight.h"
 
 namespace tessera::models {
 namespace {
@@ -58,6 +60,7 @@ Status Fill(const OpenOptions& options, const std::string& root, OpenedModel* op
   load.config_changes = opened->changes;
   TESSERA_ASSIGN_OR_RETURN(opened->model, LoadModel(folder, load));
   opened->config = opened->model->config();
+  if (!Generates(*opened->model)) nn::PackWeights(*opened->model);
   if (opened->model->Takes(keys::kPixelValues)) {
     TESSERA_ASSIGN_OR_RETURN(opened->pictures,
                              data::ImageProcessor::OfModel(folder, opened->model->config()));

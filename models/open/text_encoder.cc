@@ -191,32 +191,53 @@ StatusOr<Bundle> BatchOf(const Model& model, const std::vector<const EncodedText
   return InputsFromNamed("text", model, named, adapter);
 }
 
-// Calls `f` with batches of rows of like lengths, and the rows' numbers.
 using RowsOf = std::vector<const EncodedText*>;
+
+// Ends of batches of rows that are sorted by their lengths, the longest first: those of all
+// partitions in which the fewest tokens are computed, padding included. A pass by itself costs as
+// much as some.
+std::vector<size_t> BatchEnds(const Model& model, const RowsOf& rows) {
+  constexpr size_t kPassCost = 24;
+  const bool pads = model.Takes(keys::kAttentionMask);
+  struct Best {
+    size_t cost = 0;
+    size_t end = 0;
+  };
+  std::vector<Best> best(rows.size() + 1);
+  for (size_t begin = rows.size(); begin-- > 0;) {
+    const size_t longest = rows[begin]->ids.size();
+    const int64_t kind = model.length_kind(static_cast<int64_t>(longest));
+    for (size_t end = begin + 1; end <= rows.size(); ++end) {
+      const size_t length = rows[end - 1]->ids.size();
+      const size_t tokens = (end - begin) * longest;
+      const bool fits = tokens <= static_cast<size_t>(kPassTokens) && (pads || length == longest) &&
+                        model.length_kind(static_cast<int64_t>(length)) == kind;
+      if (end > begin + 1 && !fits) break;
+      const size_t cost = kPassCost + tokens + best[end].cost;
+      if (end == begin + 1 || cost < best[begin].cost) best[begin] = {cost, end};
+    }
+  }
+  std::vector<size_t> ends;
+  for (size_t i = 0; i < rows.size(); i = best[i].end) ends.push_back(best[i].end);
+  return ends;
+}
+
+// Calls `f` with batches of rows of like lengths, and the rows' numbers.
 Status ForBatches(const Model& model, std::span<const EncodedText> rows,
                   const std::function<Status(const RowsOf&, const std::vector<size_t>&)>& f) {
   std::vector<size_t> order(rows.size());
   std::iota(order.begin(), order.end(), 0);
   std::stable_sort(order.begin(), order.end(),
                    [&](size_t a, size_t b) { return rows[a].ids.size() > rows[b].ids.size(); });
-  const bool pads = model.Takes(keys::kAttentionMask);
-  for (size_t begin = 0; begin < order.size();) {
-    const size_t longest = rows[order[begin]].ids.size();
-    const int64_t kind = model.length_kind(static_cast<int64_t>(longest));
-    RowsOf batch;
-    std::vector<size_t> numbers;
-    for (size_t i = begin; i < order.size(); ++i) {
-      const EncodedText& row = rows[order[i]];
-      const auto tokens = static_cast<int64_t>((batch.size() + 1) * longest);
-      if (!batch.empty() && (tokens > kPassTokens || (!pads && row.ids.size() != longest) ||
-                             model.length_kind(std::ssize(row.ids)) != kind)) {
-        break;
-      }
-      batch.push_back(&row);
-      numbers.push_back(order[i]);
-    }
-    begin += batch.size();
-    TESSERA_RETURN_IF_ERROR(f(batch, numbers));
+  RowsOf sorted;
+  for (const size_t i : order) sorted.push_back(&rows[i]);
+  size_t begin = 0;
+  for (const size_t end : BatchEnds(model, sorted)) {
+    TESSERA_RETURN_IF_ERROR(f({sorted.begin() + static_cast<std::ptrdiff_t>(begin),
+                               sorted.begin() + static_cast<std::ptrdiff_t>(end)},
+                              {order.begin() + static_cast<std::ptrdiff_t>(begin),
+                               order.begin() + static_cast<std::ptrdiff_t>(end)}));
+    begin = end;
   }
   return OkStatus();
 }

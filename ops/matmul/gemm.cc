@@ -168,7 +168,11 @@ class Product {
   }
 
  private:
-  bool IsSkinny(int64_t rows) const { return rows <= kSkinnyRows && kernels_.skinny != nullptr; }
+  bool IsSkinny(int64_t rows) const {
+    // Of panels that are packed already, a tile of few rows keeps its sums in registers.
+    const bool has_panels = packed_b_ != nullptr && kernels_.rows_tile != nullptr;
+    return rows <= kSkinnyRows && kernels_.skinny != nullptr && !has_panels;
+  }
 
   // Whether a skinny product reads B where it is.
   bool ReadsInPlace() const {
@@ -223,10 +227,16 @@ class Product {
   }
 
   // One panel of A times one panel of B into `height` x `width` of C; whole tiles in place, others
-  // by way of a buffer.
+  // by way of a buffer. `next` is what to fetch meanwhile, or nullptr.
   void TileInto(int64_t depth, const E* a, const E* b, int64_t height, int64_t width, E* c,
-                int64_t stride, bool accumulate) const {
+                int64_t stride, bool accumulate, const E* next) const {
     const int64_t mr = kernels_.mr, nr = kernels_.nr;
+    const bool whole = height == mr && next == nullptr;
+    if (width == nr && kernels_.rows_tile != nullptr && !whole) {
+      const E* const fetched = next == nullptr ? b : next;
+      kernels_.rows_tile(height, depth, a, b, c, stride, alpha_, accumulate, fetched);
+      return;
+    }
     if (height == mr && width == nr) {
       kernels_.tile(depth, a, b, c, stride, alpha_, accumulate);
       return;
@@ -248,10 +258,16 @@ class Product {
   void Block(int64_t depth, const E* a, const E* b, int64_t height, int64_t width, E* c,
              int64_t stride, bool accumulate) const {
     const int64_t mr = kernels_.mr, nr = kernels_.nr;
+    // Weights that were packed beforehand come from memory: a panel's tiles fetch the next panel, a
+    // share each. What lies behind the last is fetched in vain.
+    const int64_t shares = packed_b_ == nullptr ? 0 : nr * static_cast<int64_t>(sizeof(E)) / 64;
     for (int64_t j = 0; j < width; j += nr) {
       for (int64_t i = 0; i < height; i += mr) {
+        const int64_t share = i / mr;
+        const E* const next =
+            share < shares ? b + (j + nr) * depth + share * (nr / shares) * depth : nullptr;
         TileInto(depth, a + i * depth, b + j * depth, std::min(mr, height - i),
-                 std::min(nr, width - j), c + i * stride + j, stride, accumulate);
+                 std::min(nr, width - j), c + i * stride + j, stride, accumulate, next);
       }
     }
   }
@@ -377,7 +393,7 @@ class Product {
     E* a = packed_a_scratch.Get<E>(RoundUp(m_, kernels_.mr) * Packed(depth));
     kernels_.pack_a(At(a_, 0, k), m_, depth, a);
     // Rows of B are read in runs of several panels where they are contiguous.
-    const int64_t step = b_.width_stride == 1 ? 5 * nr : nr;
+    const int64_t step = packed_b_ != nullptr ? columns : b_.width_stride == 1 ? 5 * nr : nr;
     for (int64_t x = 0; x < columns; x += step) {
       const int64_t width = std::min(step, columns - x);
       Block(Packed(depth), a, Panels(j + x, width, k, depth), m_, width, c + x, stride, accumulate);

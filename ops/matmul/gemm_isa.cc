@@ -21,17 +21,19 @@ void Skinny(int64_t rows, int64_t depth, const E* a, const GemmView& b, int64_t 
 template <typename E>
 constexpr GemmKernels<E> MakeKernels() {
   constexpr int64_t kPanelB = kTileVectors * VectorOf<E>::kWidth;
-  return {kTileRows,
-          kPanelB,
-          2,
-          1,
-          Pack<E, kTileRows>,
-          Pack<E, kPanelB>,
-          Tile<E, Products>,
-          Skinny<E>,
-          FinishRow<E>,
-          LoadRow<E>,
-          StoreRow<E>};
+  GemmKernels<E> kernels = {kTileRows,
+                            kPanelB,
+                            2,
+                            1,
+                            Pack<E, kTileRows>,
+                            Pack<E, kPanelB>,
+                            Tile<E, Products>,
+                            Skinny<E>,
+                            FinishRow<E>,
+                            LoadRow<E>,
+                            StoreRow<E>};
+  if constexpr (sizeof(E) == sizeof(float)) kernels.rows_tile = RowsTile<>;
+  return kernels;
 }
 
 }  // namespace

@@ -65,6 +65,12 @@ struct GemmKernels {
   // What a thread calls before and after it uses `tile`; null: nothing.
   void (*enter)() = nullptr;
   void (*leave)() = nullptr;
+
+  // `tile` of the first `height` <= mr rows alone, at their cost; the rest of C is not touched.
+  // Meanwhile it fetches `depth` lines of memory from `next` on into the second-level cache.
+  // Null: there is none.
+  void (*rows_tile)(int64_t height, int64_t depth, const E* a, const E* b, E* c,
+                    int64_t c_row_stride, E alpha, bool accumulate, const E* next) = nullptr;
 };
 
 inline constexpr int64_t kSkinnyRows = 8;

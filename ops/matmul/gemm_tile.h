@@ -11,15 +11,17 @@
 
 namespace tessera::TESSERA_ISA {
 
-// `Sum` is Products or PairProducts.
-template <typename E, typename Sum>
-void Tile(int64_t depth, const E* a, const E* b, E* c, int64_t c_row_stride, E alpha,
-          bool accumulate) {
+// The first `kHeight` rows of a tile. `Sum` is Products or PairProducts. A line of memory from
+// `next` on is fetched at each step where `kFetches`.
+template <int kHeight, typename E, typename Sum, bool kFetches = false>
+TESSERA_SIMD void RowsOfTile(int64_t depth, const E* a, const E* b, E* c, int64_t c_row_stride,
+                             E alpha, bool accumulate, const E* next = nullptr) {
   using V = typename VectorOf<E>::Type;
   constexpr int64_t kWidth = VectorOf<E>::kWidth;
-  V sum[kTileRows][kTileVectors];
+  constexpr int64_t kLine = 64 / sizeof(E);
+  V sum[kHeight][kTileVectors];
 #pragma GCC unroll 8
-  for (int i = 0; i < kTileRows; ++i) {
+  for (int i = 0; i < kHeight; ++i) {
 #pragma GCC unroll 4
     for (int j = 0; j < kTileVectors; ++j) sum[i][j] = Broadcast(E{0});
   }
@@ -27,8 +29,12 @@ void Tile(int64_t depth, const E* a, const E* b, E* c, int64_t c_row_stride, E a
     V row[kTileVectors];
 #pragma GCC unroll 4
     for (int j = 0; j < kTileVectors; ++j) row[j] = Load(b + j * kWidth);
+    if constexpr (kFetches) {
+      __builtin_prefetch(next, 0, 2);
+      next += kLine;
+    }
 #pragma GCC unroll 8
-    for (int i = 0; i < kTileRows; ++i) {
+    for (int i = 0; i < kHeight; ++i) {
       const V factor = Broadcast(a[i]);
 #pragma GCC unroll 4
       for (int j = 0; j < kTileVectors; ++j) sum[i][j] = Sum::Add(factor, row[j], sum[i][j]);
@@ -38,11 +44,31 @@ void Tile(int64_t depth, const E* a, const E* b, E* c, int64_t c_row_stride, E a
   }
   const V scale = Broadcast(alpha);
 #pragma GCC unroll 8
-  for (int i = 0; i < kTileRows; ++i) {
+  for (int i = 0; i < kHeight; ++i) {
 #pragma GCC unroll 4
     for (int j = 0; j < kTileVectors; ++j) {
       E* to = c + i * c_row_stride + j * kWidth;
       Store(to, accumulate ? Fma(scale, sum[i][j], Load(to)) : scale * sum[i][j]);
+    }
+  }
+}
+
+template <typename E, typename Sum>
+void Tile(int64_t depth, const E* a, const E* b, E* c, int64_t c_row_stride, E alpha,
+          bool accumulate) {
+  RowsOfTile<kTileRows, E, Sum>(depth, a, b, c, c_row_stride, alpha, accumulate);
+}
+
+// `height` <= kTileRows rows.
+template <int kHeight = kTileRows>
+void RowsTile(int64_t height, int64_t depth, const float* a, const float* b, float* c,
+              int64_t c_row_stride, float alpha, bool accumulate, const float* next) {
+  if constexpr (kHeight > 0) {
+    if (height < kHeight) {
+      RowsTile<kHeight - 1>(height, depth, a, b, c, c_row_stride, alpha, accumulate, next);
+    } else {
+      RowsOfTile<kHeight, float, Products, true>(depth, a, b, c, c_row_stride, alpha, accumulate,
+                                                 next);
     }
   }
 }
