@@ -382,7 +382,7 @@ class ArrowBatch::RowReader {
       }
       rows[static_cast<size_t>(i)] = row;
     }
-    *column = TakeRows(values->second, rows);
+    TESSERA_ASSIGN_OR_RETURN(*column, TakeRows(values->second, rows));
     return OkStatus();
   }
 

@@ -222,7 +222,9 @@ class ArrowReader final : public TableReader {
     TESSERA_ASSIGN_OR_RETURN(Column values, batch.Rows(0, 0, batch.num_rows(), dictionaries_));
     if (!buffer.ok()) return Damaged();
     const auto before = dictionaries_.find(id);
-    if (grows && before != dictionaries_.end()) values = Concatenated(before->second, values);
+    if (grows && before != dictionaries_.end()) {
+      TESSERA_ASSIGN_OR_RETURN(values, Concatenated(before->second, values));
+    }
     dictionaries_[id] = std::move(values);
     return OkStatus();
   }

@@ -18,7 +18,11 @@ struct Pair {
   }
 };
 
-Column TakeOf(const Pair& source, std::span<const int64_t> rows) {
+Status TooLarge() {
+  return InvalidArgument("repeated values take more than ", kMaxRepeatedBytes, " bytes");
+}
+
+StatusOr<Column> TakeOf(const Pair& source, std::span<const int64_t> rows) {
   Column out;
   out.type = source.first->type;
   out.length = std::ssize(rows);
@@ -30,6 +34,17 @@ Column TakeOf(const Pair& source, std::span<const int64_t> rows) {
   const auto width = static_cast<size_t>(out.type->byte_width);
   const bool has_strings = kind == TypeKind::kString || kind == TypeKind::kBinary;
   const bool has_offsets = kind == TypeKind::kList || kind == TypeKind::kMap;
+  const Status too_large = TooLarge();
+  if (width > 0 && out.length > kMaxRepeatedBytes / out.type->byte_width) return too_large;
+  if (has_offsets) {
+    int64_t count = 0;
+    for (int64_t row : rows) {
+      if (row < 0) continue;
+      const Column& column = source.Of(&row);
+      count += column.offsets[row + 1] - column.offsets[row];
+      if (count > kMaxRepeatedBytes / int64_t{sizeof(int64_t)}) return too_large;
+    }
+  }
   std::vector<uint8_t> valid(rows.size());
   std::vector<std::byte> values(rows.size() * width);
   std::vector<std::string_view> strings(has_strings ? rows.size() : 0);
@@ -45,9 +60,8 @@ Column TakeOf(const Pair& source, std::span<const int64_t> rows) {
         if (has_strings) strings[i] = column.strings[row];
         if (has_offsets) {
           const int64_t shift = &column == source.first ? 0 : source.first->children[0].length;
-          for (int64_t e = column.offsets[row]; e < column.offsets[row + 1]; ++e) {
-            elements.push_back(e + shift);
-          }
+          const int64_t end = column.offsets[row + 1];
+          for (int64_t e = column.offsets[row]; e < end; ++e) elements.push_back(e + shift);
         }
       }
     }
@@ -59,18 +73,22 @@ Column TakeOf(const Pair& source, std::span<const int64_t> rows) {
   if (has_offsets) out.SetOffsets(std::move(offsets));
   for (size_t c = 0; c < source.first->children.size(); ++c) {
     const Pair child = {&source.first->children[c], &source.second->children[c]};
-    out.children.push_back(TakeOf(child, has_offsets ? std::span<const int64_t>(elements) : rows));
+    TESSERA_ASSIGN_OR_RETURN(
+        Column taken, TakeOf(child, has_offsets ? std::span<const int64_t>(elements) : rows));
+    out.children.push_back(std::move(taken));
   }
   return out;
 }
 
 }  // namespace
 
-Column TakeRows(const Column& column, std::span<const int64_t> rows) {
+StatusOr<Column> TakeRows(const Column& column, std::span<const int64_t> rows) {
   return TakeOf({&column, &column}, rows);
 }
 
-Column Concatenated(const Column& first, const Column& second) {
+StatusOr<Column> Concatenated(const Column& first, const Column& second) {
+  constexpr int64_t kMost = kMaxRepeatedBytes / int64_t{sizeof(int64_t)};
+  if (first.length > kMost || second.length > kMost - first.length) return TooLarge();
   std::vector<int64_t> rows(static_cast<size_t>(first.length + second.length));
   for (size_t i = 0; i < rows.size(); ++i) rows[i] = static_cast<int64_t>(i);
   return TakeOf({&first, &second}, rows);

@@ -80,11 +80,16 @@ struct RecordBatch {
   Column rows;
 };
 
+// What a column that is made of few bytes by repeating them may take: of a damaged file, or of one
+// that means harm.
+inline constexpr int64_t kMaxRepeatedBytes = int64_t{1} << 31;
+
 // The rows of these numbers, in this order; those < 0 become null. Numbers are < column.length.
-Column TakeRows(const Column& column, std::span<const int64_t> rows);
+// InvalidArgument where a buffer would take more than kMaxRepeatedBytes.
+StatusOr<Column> TakeRows(const Column& column, std::span<const int64_t> rows);
 
 // The rows of one column behind those of the other, which has the same type.
-Column Concatenated(const Column& first, const Column& second);
+StatusOr<Column> Concatenated(const Column& first, const Column& second);
 
 }  // namespace tessera::data
 

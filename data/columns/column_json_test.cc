@@ -175,14 +175,27 @@ TEST(ColumnTest, TakesAndConcatenatesRows) {
   numbers.SetValid({1, 0, 1});
   const Column lists = OneList(TypeKind::kList, {numbers});
   const std::vector<int64_t> rows = {2, -1, 0, 1};
-  EXPECT_EQ(Texts(TakeRows(numbers, rows)), (Expected{"3", "null", "1", "null"}));
-  EXPECT_EQ(Texts(TakeRows(lists, std::vector<int64_t>{0, -1, 0})),
+  EXPECT_EQ(Texts(TakeRows(numbers, rows).value()), (Expected{"3", "null", "1", "null"}));
+  EXPECT_EQ(Texts(TakeRows(lists, std::vector<int64_t>{0, -1, 0}).value()),
             (Expected{"[1, null, 3]", "null", "[1, null, 3]"}));
   const Column other = OneList(TypeKind::kList, {Fixed<int32_t>(PlainType(TypeKind::kInt32), {7})});
-  EXPECT_EQ(Texts(Concatenated(lists, other)), (Expected{"[1, null, 3]", "[7]"}));
-  EXPECT_EQ(
-      Texts(Concatenated(Strings(TypeKind::kString, {"a"}), Strings(TypeKind::kString, {"b"}))),
-      (Expected{R"("a")", R"("b")"}));
+  EXPECT_EQ(Texts(Concatenated(lists, other).value()), (Expected{"[1, null, 3]", "[7]"}));
+  EXPECT_EQ(Texts(Concatenated(Strings(TypeKind::kString, {"a"}), Strings(TypeKind::kString, {"b"}))
+                      .value()),
+            (Expected{R"("a")", R"("b")"}));
+}
+
+TEST(ColumnTest, RefusesToRepeatLargeRowsForever) {
+  // A list of a thousand elements, and a value of 8 KB.
+  const Column list = OneList(
+      TypeKind::kList, {Fixed<uint8_t>(PlainType(TypeKind::kBool), std::vector<uint8_t>(1000))});
+  Column wide = Fixed<uint8_t>({.kind = TypeKind::kFixedBinary, .byte_width = 8192, .zone = {}},
+                               std::vector<uint8_t>(8192));
+  wide.length = 1;
+  const std::vector<int64_t> rows(300'000);
+  EXPECT_EQ(TakeRows(list, rows).status().code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(TakeRows(wide, rows).status().code(), StatusCode::kInvalidArgument);
+  EXPECT_TRUE(TakeRows(list, std::span(rows).first(1000)).ok());
 }
 
 TEST(ColumnTypeTest, HasPyarrowsTexts) {

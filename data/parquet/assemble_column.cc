@@ -118,6 +118,10 @@ class Assembler {
       column->SetStrings(Spread(std::move(values.strings), 1, *column));
       return OkStatus();
     }
+    // Nulls take room, too.
+    if (column->length > kMaxRepeatedBytes / leaf.type->byte_width) {
+      return InvalidArgument("the values take more than ", kMaxRepeatedBytes, " bytes");
+    }
     std::vector<std::byte> bytes;
     if (leaf.physical == PhysicalType::kByteArray) {
       TESSERA_ASSIGN_OR_RETURN(bytes, DecimalsOf(values.strings, *leaf.type));

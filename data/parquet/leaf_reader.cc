@@ -7,6 +7,9 @@
 #include <cstring>
 #include <utility>
 
+#include "data/columns/column.h"
+#include "data/parquet/parquet_leaf_type.h"
+
 namespace tessera::data {
 namespace {
 
@@ -214,6 +217,11 @@ Status LeafReader::NextPiece() {
 Status LeafReader::ReadValues(int64_t count, LeafEntries* out) {
   if (count == 0) return OkStatus();
   const size_t begin = out->values.strings.size();
+  // Of a dictionary, few bytes make many values.
+  const int width = PhysicalWidth(leaf_->physical, leaf_->type_length);
+  if (count * width > kMaxRepeatedBytes - std::ssize(out->values.fixed)) {
+    return InvalidArgument("repeated values take more than ", kMaxRepeatedBytes, " bytes");
+  }
   TESSERA_RETURN_IF_ERROR(values_->Read(count, &out->values));
   if (out->values.strings.size() == begin) return OkStatus();
   if (values_from_dictionary_) return OkStatus();

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/utf8.h"
+#include "data/columns/column.h"
 #include "data/parquet/bit_readers.h"
 #include "data/parquet/parquet_leaf_type.h"
 
@@ -223,11 +224,10 @@ class DeltaStrings final : public PageValues {
   }
 
  private:
-  // A page of 2 GiB has no value that is longer. Prefixes of prefixes could make more of few bytes.
-  static constexpr uint64_t kMaxPieceBytes = uint64_t{1} << 31;
-
   Status Join(std::span<const int64_t> prefixes, const std::vector<std::string_view>& suffixes,
               LeafValues* out) {
+    // Prefixes of prefixes make much of few bytes.
+    const auto most = static_cast<uint64_t>(kMaxRepeatedBytes - out->joined_bytes);
     uint64_t total = 0;
     uint64_t last = last_.size();
     for (size_t i = 0; i < prefixes.size(); ++i) {
@@ -236,11 +236,14 @@ class DeltaStrings final : public PageValues {
       }
       last = static_cast<uint64_t>(prefixes[i]) + suffixes[i].size();
       total += last;
-      if (total > kMaxPieceBytes) return DataLoss("values that share bytes take more than 2 GiB");
+      if (total > most) {
+        return InvalidArgument("repeated values take more than ", kMaxRepeatedBytes, " bytes");
+      }
       if (width_ != 0 && last != static_cast<uint64_t>(width_)) {
         return DataLoss("a value of ", last, " bytes where all have ", width_);
       }
     }
+    out->joined_bytes += static_cast<int64_t>(total);
     const std::shared_ptr<char[]> buffer = std::make_shared_for_overwrite<char[]>(total);
     char* at = buffer.get();
     std::string_view before = last_;

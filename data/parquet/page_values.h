@@ -20,6 +20,7 @@ struct LeafValues {
   std::vector<std::byte> fixed;
   std::vector<std::string_view> strings;
   std::vector<std::shared_ptr<const void>> kept;
+  int64_t joined_bytes = 0;  // of strings that were put together from parts of others
 };
 
 // Gives the values of one page, piece by piece.

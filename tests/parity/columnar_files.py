@@ -4,8 +4,8 @@
     pip install pyarrow duckdb polars numpy     # datasets, if save_to_disk is to be tried, too
     bazel build //tests/parity:print_table
     python tests/parity/columnar_files.py check --program bazel-bin/tests/parity/print_table
-        writes 200 files of many types, encodings, compressions and shapes (--files N, --seed S), and
-        compares types and rows, exactly
+        writes 210 files of many types, encodings, compressions and shapes (--files N, --seed S), and
+        compares types and rows, exactly; a few are beyond what pyarrow itself writes and reads
     python tests/parity/columnar_files.py speed --program ... [--gigabytes 1] [--compression snappy]
         a text data set, read with all columns: seconds and peak memory of both, with 1 thread and 2
 """
@@ -431,7 +431,7 @@ def check(arguments):
     except ImportError as error:
         print(f"without save_to_disk of datasets: {error}")
     counts = collections.Counter()
-    failed = 0
+    compared = failed = 0
     with tempfile.TemporaryDirectory() as folder:
         for number in range(arguments.files):
             rng = random.Random(arguments.seed * 100003 + number)
@@ -448,6 +448,7 @@ def check(arguments):
                 counts[f"not read by pyarrow: {str(error)[:50]}"] += 1
                 continue
             wrong = difference(arguments.program, path, data, parquet)
+            compared += 1
             if wrong:
                 failed += 1
                 print(f"file {number} ({kind}): {wrong[:1000]}")
@@ -455,8 +456,8 @@ def check(arguments):
                 path.unlink()
     for kind, count in sorted(counts.items()):
         print(f"{count:4d} {kind}")
-    print(f"{failed} of {arguments.files} files differ")
-    return failed != 0
+    print(f"{failed} of {compared} files differ")
+    return failed != 0 or compared == 0
 
 
 # ---- Speed ---------------------------------------------------------------------------------------
@@ -524,7 +525,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("mode", choices=["check", "speed"])
     parser.add_argument("--program", required=True)
-    parser.add_argument("--files", type=int, default=200)
+    parser.add_argument("--files", type=int, default=210)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--gigabytes", type=float, default=1)
     parser.add_argument("--compression", default="snappy")
