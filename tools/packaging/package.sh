@@ -98,7 +98,7 @@ install_file 644 third_party/json/nlohmann/json.hpp "$prefix/include/tessera/int
   install_pc tessera-nn "Models, their parts, optimizers and data, for C++20" \
     'Requires: nlohmann_json' \
     'Libs: -L${prefix}/lib -ltessera_cpp_nn' \
-    'Libs.private: -lcsv -ljpeg -lpng -lz -lm' \
+    'Libs.private: -lcsv -ljpeg -llz4 -lpng -lsnappy -lz -lzstd -lm' \
     'Cflags: -std=c++20 -I${prefix}/include -I${prefix}/include/tessera/internal/json'
   install_pc tessera-train "The trainer and its parallel layouts, for C++20" \
     "Requires: tessera-nn = $version" \
@@ -162,7 +162,7 @@ build_deb libtessera0 libs "$(dependencies "$prefix"/lib/*.so.0)" "deep learning
 into libtessera-dev lib "$prefix"/lib/*.so "$prefix"/lib/*.a "$prefix/lib/pkgconfig" "$prefix/lib/cmake"
 into libtessera-dev . "$prefix/include"
 build_deb libtessera-dev libdevel \
-  "libtessera0 (= $version), nlohmann-json3-dev, libabsl-dev, libcsv-dev, libjpeg-dev, libpng-dev, libsentencepiece-dev, libxml2-dev, libyaml-cpp-dev, libzstd-dev, zlib1g-dev" \
+  "libtessera0 (= $version), nlohmann-json3-dev, libabsl-dev, libcsv-dev, libjpeg-dev, liblz4-dev, libpng-dev, libsentencepiece-dev, libsnappy-dev, libxml2-dev, libyaml-cpp-dev, libzstd-dev, zlib1g-dev" \
   "deep learning framework: headers and archives"
 into tessera bin "$prefix/bin/tessera"
 into tessera share "$prefix/share/man" "$prefix/share/bash-completion"

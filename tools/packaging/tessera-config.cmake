@@ -59,7 +59,7 @@ _tessera_library(training tessera_training include m)
 
 find_package(nlohmann_json QUIET)
 if(nlohmann_json_FOUND)
-  _tessera_library(nn tessera_cpp_nn include csv jpeg png z m)
+  _tessera_library(nn tessera_cpp_nn include csv jpeg lz4 png snappy z zstd m)
   _tessera_cpp(nn)
   _tessera_library(train tessera_cpp_train include tessera::nn_static
     absl_str_format_internal absl_strings absl_throw_delegate yaml-cpp)
