@@ -12,6 +12,7 @@ namespace {
 
 using StateId = ByteGrammar::StateId;
 
+constexpr double kRemoved = -std::numeric_limits<double>::infinity();
 constexpr int64_t kNever = ShortestEndings::kNever;
 // A byte that no token is alone costs as many others: endings avoid it where they can.
 constexpr int64_t kMissingByte = 1000;
@@ -35,9 +36,26 @@ bool TokenMask::empty() const {
   return std::all_of(words_.begin(), words_.end(), [](uint64_t word) { return word == 0; });
 }
 
-void TokenMask::Apply(std::span<double> scores) const {
+void TokenMask::Set(int64_t id, bool allowed) {
+  const auto word = static_cast<size_t>(id / 64);
+  if (id < 0 || (!allowed && word >= words_.size())) return;
+  words_.resize(std::max(words_.size(), word + 1));
+  Set(id);
+  if (!allowed) words_[word] &= ~(uint64_t{1} << (id % 64));
+}
+
+bool TokenMask::Apply(std::span<double> scores) const {
+  bool left = false;
   for (size_t i = 0; i < scores.size(); ++i) {
-    if (!Has(static_cast<int64_t>(i))) scores[i] = -std::numeric_limits<double>::infinity();
+    if (!Has(static_cast<int64_t>(i))) scores[i] = kRemoved;
+    left |= scores[i] > kRemoved;
+  }
+  return left;
+}
+
+void TokenMask::Fill(std::span<double> scores) const {
+  for (size_t i = 0; i < scores.size(); ++i) {
+    scores[i] = Has(static_cast<int64_t>(i)) ? 0 : kRemoved;
   }
 }
 
@@ -264,7 +282,18 @@ TokenMask TokenGrammar::Allowed(const GrammarPoints& points, int64_t tokens_left
   }
   TokenMask mask(vocabulary_->size());
   int64_t most_left = 0;
-  for (const GrammarPoint& point : points) {
+  // Where a rule may end, its caller continues, too.
+  GrammarPoints all = points;
+  for (size_t i = 0; i < all.size(); ++i) {
+    const GrammarPoint point = all[i];
+    if (point.stack == nullptr) continue;
+    // A token might call too deeply, which what is kept of a state does not know.
+    if (point.stack->depth + tree.longest() > kDeepestCall) {
+      return AllowedWithin(points, tokens_left, first);
+    }
+    if (grammar_.accepts(point.state)) all.push_back({point.stack->to, point.stack->rest});
+  }
+  for (const GrammarPoint& point : all) {
     const std::shared_ptr<const Local> local = LocalOf(point.state);
     mask.Add(local->allowed);
     const int64_t stack_left = TokensLeft(point.stack.get());

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which tokens may continue a text of a grammar.
 //
-//   TESSERA_ASSIGN_OR_RETURN(const auto vocabulary, Vocabulary::Of(tokenizer));
+//   const auto vocabulary = Vocabulary::Of(tokenizer);
 //   TESSERA_ASSIGN_OR_RETURN(const auto grammar,
 //       TokenGrammar::Of(*JsonSchemaGrammar(schema, "schema"), vocabulary));
-//   GrammarText text(grammar, {.first_token_begins_text = true});
+//   GrammarText text(grammar, /*begins_text=*/false);
 //   const TokenMask mask = text.Allowed(/*tokens_left=*/100);   // of the next token
 //   if (mask.Has(id)) text.Add(id);
 //
@@ -34,6 +34,8 @@ class TokenMask {
   explicit TokenMask(int64_t size = 0) : words_(static_cast<size_t>((size + 63) / 64)) {}
 
   void Set(int64_t id) { words_[static_cast<size_t>(id / 64)] |= uint64_t{1} << (id % 64); }
+  // Beyond the set's size, too.
+  void Set(int64_t id, bool allowed);
   bool Has(int64_t id) const {
     const auto word = static_cast<size_t>(id / 64);
     return id >= 0 && word < words_.size() && ((words_[word] >> (id % 64)) & 1) != 0;
@@ -42,8 +44,10 @@ class TokenMask {
     for (size_t i = 0; i < words_.size(); ++i) words_[i] |= other.words_[i];
   }
   bool empty() const;
-  // -infinity for every score of a token that is not in the set.
-  void Apply(std::span<double> scores) const;
+  // -infinity for every score of a token that is not in the set. Whether a greater one is left.
+  bool Apply(std::span<double> scores) const;
+  // 0 for every score of a token in the set, and -infinity for the others.
+  void Fill(std::span<double> scores) const;
 
  private:
   std::vector<uint64_t> words_;

@@ -59,12 +59,7 @@ Vocabulary::Vocabulary(std::vector<std::string_view> texts, std::vector<std::str
   }
 }
 
-StatusOr<std::shared_ptr<const Vocabulary>> Vocabulary::Of(const data::Tokenizer& tokenizer) {
-  if (tokenizer.strips_text()) {
-    return InvalidArgument(
-        "this tokenizer puts blanks between words, so that its texts cannot be made to fit a "
-        "grammar");
-  }
+std::shared_ptr<const Vocabulary> Vocabulary::Of(const data::Tokenizer& tokenizer) {
   std::vector<std::string_view> texts(static_cast<size_t>(tokenizer.vocab_size()));
   std::vector<std::string_view> first(texts.size());
   for (size_t i = 0; i < texts.size(); ++i) {

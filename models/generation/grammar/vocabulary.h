@@ -18,7 +18,6 @@
 #include <utility>
 #include <vector>
 
-#include "base/status.h"
 #include "data/tokenizer/tokenizer.h"
 
 namespace tessera::models {
@@ -60,8 +59,8 @@ class TokenTree {
 
 class Vocabulary {
  public:
-  // InvalidArgument for a tokenizer whose texts are not its tokens' bytes (WordPiece).
-  static StatusOr<std::shared_ptr<const Vocabulary>> Of(const data::Tokenizer& tokenizer);
+  // The tokenizer must outlive it.
+  static std::shared_ptr<const Vocabulary> Of(const data::Tokenizer& tokenizer);
 
   const TokenTree& tokens() const { return tokens_; }
   // The tokens as they begin a text.
