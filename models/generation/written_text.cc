@@ -87,6 +87,14 @@ Status CheckConfig(const Model& model, const TextRequest& request,
     return InvalidArgument("stop strings need a tokenizer");
   }
   TESSERA_RETURN_IF_ERROR(CheckGrammar(request, tokenizer));
+  std::vector<int64_t> forced = config.forced_eos_token_ids;
+  if (config.forced_bos_token_id) forced.push_back(*config.forced_bos_token_id);
+  for (const int64_t id : forced) {
+    if (id >= 0 && id < model.vocab_size()) continue;
+    return InvalidArgument("token id ", id,
+                           " (a forced token) is beyond the model's vocabulary of ",
+                           model.vocab_size());
+  }
   const auto& bias = config.logit_bias;
   if (!bias.empty() && bias.rbegin()->first >= model.vocab_size()) {
     return InvalidArgument("token id ", bias.rbegin()->first,
@@ -159,6 +167,7 @@ Status WrittenText::Choose(std::span<double> logits) {
     log_p.assign(logits.begin(), logits.end());
     LogSoftmaxInPlace(log_p);
   }
+  PenaliseRepetition(1 / config.encoder_repetition_penalty, prompt(), logits);
   PenaliseRepetition(config.repetition_penalty, ids_, logits);
   PenaliseWritten(config, result_.ids, logits);
   RemoveForbidden(config, ids_, result_.ids.size(), logits);
@@ -166,6 +175,8 @@ Status WrittenText::Choose(std::span<double> logits) {
     TESSERA_ASSIGN_OR_RETURN(const TokenMask allowed, AllowedByGrammar());
     // The grammar comes first where other settings forbid all that it allows.
     if (!allowed.Apply(logits)) allowed.Fill(logits);
+  } else {
+    ForceTokens(config, ids_.size(), begin_size_ + limit_, logits);
   }
   int64_t id = 0;
   if (config.do_sample) {

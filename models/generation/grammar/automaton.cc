@@ -10,37 +10,49 @@ namespace {
 
 using Set = std::vector<int>;  // sorted
 
-// Adds what can be reached without a symbol. `at_start`, `at_end`: where in the text this is.
-Set Closure(const Nfa& nfa, Set open, bool at_start, bool at_end) {
-  Set sorted = open;
-  const auto visit = [&](int state) {
-    const auto at = std::lower_bound(sorted.begin(), sorted.end(), state);
-    if (at != sorted.end() && *at == state) return;
-    sorted.insert(at, state);
-    open.push_back(state);
-  };
-  while (!open.empty()) {
-    const Nfa::State& state = nfa.states()[static_cast<size_t>(open.back())];
-    open.pop_back();
-    for (const int to : state.empty) visit(to);
-    if (at_start) {
-      for (const int to : state.at_start) visit(to);
-    }
-    if (at_end) {
-      for (const int to : state.at_end) visit(to);
-    }
-  }
-  return sorted;
-}
+// Of all sets of a subset construction together: a bound of its time and memory.
+constexpr size_t kMostMembers = 2'000'000;
 
-bool Accepting(const Nfa& nfa, const Set& set, bool at_start) {
-  const auto accepts = [&](int s) { return nfa.states()[static_cast<size_t>(s)].accepts; };
-  const auto ends = [&](int s) { return !nfa.states()[static_cast<size_t>(s)].at_end.empty(); };
-  if (std::any_of(set.begin(), set.end(), accepts)) return true;
-  if (std::none_of(set.begin(), set.end(), ends)) return false;
-  const Set end = Closure(nfa, set, at_start, true);
-  return std::any_of(end.begin(), end.end(), accepts);
-}
+// Adds to sets of states what can be reached from them without a symbol.
+class Closures {
+ public:
+  explicit Closures(const Nfa& nfa) : nfa_(nfa), seen_(nfa.states().size(), 0) {}
+
+  // `at_start`, `at_end`: where in the text this is.
+  Set Of(Set set, bool at_start, bool at_end) {
+    ++round_;
+    for (const int state : set) seen_[static_cast<size_t>(state)] = round_;
+    const auto visit = [&](const std::vector<int>& states) {
+      for (const int state : states) {
+        if (std::exchange(seen_[static_cast<size_t>(state)], round_) != round_) {
+          set.push_back(state);
+        }
+      }
+    };
+    for (size_t i = 0; i < set.size(); ++i) {
+      const Nfa::State& state = nfa_.states()[static_cast<size_t>(set[i])];
+      visit(state.empty);
+      if (at_start) visit(state.at_start);
+      if (at_end) visit(state.at_end);
+    }
+    std::sort(set.begin(), set.end());
+    return set;
+  }
+
+  bool Accept(const Set& set, bool at_start) {
+    const auto accepts = [&](int s) { return nfa_.states()[static_cast<size_t>(s)].accepts; };
+    const auto ends = [&](int s) { return !nfa_.states()[static_cast<size_t>(s)].at_end.empty(); };
+    if (std::any_of(set.begin(), set.end(), accepts)) return true;
+    if (std::none_of(set.begin(), set.end(), ends)) return false;
+    const Set end = Of(set, at_start, true);
+    return std::any_of(end.begin(), end.end(), accepts);
+  }
+
+ private:
+  const Nfa& nfa_;
+  std::vector<int> seen_;  // the last round that a state was seen in
+  int round_ = 0;
+};
 
 // Appends an edge, joined to the one before it where they touch.
 void Append(Symbol first, Symbol last, int to, std::vector<SymbolEdge>* edges) {
@@ -161,6 +173,8 @@ bool Dfa::Accepts(const std::vector<Symbol>& symbols) const {
 
 std::optional<Dfa> Determinise(const Nfa& nfa, size_t most) {
   Dfa dfa;
+  Closures closures(nfa);
+  size_t members = 0;
   std::map<Set, int> numbers;
   std::vector<const Set*> sets;
   const auto number_of = [&](Set set) {
@@ -170,22 +184,23 @@ std::optional<Dfa> Determinise(const Nfa& nfa, size_t most) {
   };
   // The start is a state of its own: no set that comes later may be taken for it, as it alone is at
   // the start of the text. An impossible member tells it apart.
-  Set start = Closure(nfa, {nfa.start()}, true, false);
+  Set start = closures.Of({nfa.start()}, true, false);
   start.insert(start.begin(), -1);
   number_of(start);
   for (size_t i = 0; i < sets.size(); ++i) {
-    if (sets.size() > most) return std::nullopt;
+    members += sets[i]->size();
+    if (sets.size() > most || members > kMostMembers) return std::nullopt;
     Set set = *sets[i];
     if (i == 0) set.erase(set.begin());
     Dfa::State state;
-    state.accepts = Accepting(nfa, set, i == 0);
+    state.accepts = closures.Accept(set, i == 0);
     std::vector<SymbolEdge> edges;
     for (const int s : set) {
       const auto& out = nfa.states()[static_cast<size_t>(s)].edges;
       edges.insert(edges.end(), out.begin(), out.end());
     }
     ForEachRange(edges, [&](Symbol first, Symbol last, Set targets) {
-      Append(first, last, number_of(Closure(nfa, std::move(targets), false, false)), &state.edges);
+      Append(first, last, number_of(closures.Of(std::move(targets), false, false)), &state.edges);
     });
     dfa.states.push_back(std::move(state));
   }

@@ -75,7 +75,7 @@ struct Dfa {
   bool Accepts(const std::vector<Symbol>& symbols) const;
 };
 
-// nullopt: more than `most` states.
+// nullopt: more than `most` states, or states of too many parts.
 std::optional<Dfa> Determinise(const Nfa& nfa, size_t most = kMostStates);
 
 // What both accept, or what only the first does.
