@@ -29,8 +29,10 @@ struct Finished {
 
 class Search {
  public:
-  Search(const GenerationConfig& config, size_t prompt_size, int64_t limit)
+  Search(const GenerationConfig& config, const std::vector<int64_t>& source, size_t prompt_size,
+         int64_t limit)
       : config_(config),
+        source_(source),
         width_(static_cast<size_t>(config.num_beams)),
         prompt_size_(prompt_size),
         limit_(limit) {}
@@ -46,8 +48,10 @@ class Search {
     for (size_t b = 0; b < beams.size(); ++b) {
       const std::span<double> log_p = scores[b];
       LogSoftmaxInPlace(log_p);
+      PenaliseRepetition(1 / config_.encoder_repetition_penalty, source_, log_p);
       PenaliseRepetition(config_.repetition_penalty, beams[b].ids, log_p);
       RemoveForbidden(config_, beams[b].ids, beams[b].ids.size() - prompt_size_, log_p);
+      ForceTokens(config_, beams[b].ids.size(), static_cast<int64_t>(prompt_size_) + limit_, log_p);
       for (size_t id = 0; id < log_p.size(); ++id) {
         all.push_back({beams[b].log_p + log_p[id], b, static_cast<int64_t>(id)});
       }
@@ -109,6 +113,7 @@ class Search {
   }
 
   const GenerationConfig& config_;
+  const std::vector<int64_t>& source_;
   const size_t width_;
   const size_t prompt_size_;
   const int64_t limit_;
@@ -123,7 +128,7 @@ StatusOr<std::vector<int64_t>> BeamSearch(const Model& model, const std::vector<
                                           int adapter) {
   IncrementalDecoder decoder(model, {.lockstep = lockstep});
   if (model.encoder_decoder() != nullptr) decoder.Encode({source}, adapter);
-  Search search(config, prompt.size(), limit);
+  Search search(config, source, prompt.size(), limit);
   std::vector<Beam> beams = {{prompt, 0.0}};
   std::vector<std::vector<int64_t>> tokens = {prompt};
   for (int64_t length = 1;; ++length) {

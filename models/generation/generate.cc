@@ -21,6 +21,7 @@ class Outcome {
   TextRequest Request(int64_t row, std::vector<int64_t> prompt, const GenerationConfig& config) {
     TextRequest request{.prompt = std::move(prompt), .config = config, .row = row};
     request.adapter = options_.adapter;
+    request.grammar = options_.grammar;
     request.on_token = [this, row](int64_t id, std::string_view text, const TokenScores*) {
       if (status_.ok() && options_.on_token) status_ = options_.on_token(row, id, text);
       return status_;

@@ -16,6 +16,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -45,6 +46,8 @@ struct GenerateOptions {
   // At most so many texts are on their way at once, and the next begins where one has ended; 0: all
   // at once. What is written does not depend on it. (Beams are searched text by text.)
   int64_t slots = 0;
+  // What each text must fit (TextRequest::grammar).
+  std::shared_ptr<const TokenGrammar> grammar = nullptr;
   // Which of the model's adapters counts (nn::ForwardContext).
   int adapter = 0;
 };
@@ -54,8 +57,8 @@ struct GenerateOptions {
 //
 // InvalidArgument for what Validate refuses, no new tokens, ids beyond the vocabulary, an empty
 // prompt where the configuration names no token to begin with, a prompt that with its new tokens
-// exceeds the model's positions, stop strings without a tokenizer, a model that does not generate.
-// Internal when the model's logits are not finite.
+// exceeds the model's positions, stop strings without a tokenizer, a grammar without its tokenizer
+// or with beams, a model that does not generate. Internal when the model's logits are not finite.
 StatusOr<std::vector<GenerationResult>> Generate(const Model& model,
                                                  const std::vector<std::vector<int64_t>>& prompts,
                                                  const GenerationConfig& config,

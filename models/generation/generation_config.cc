@@ -19,16 +19,10 @@ constexpr double kMostBias = 100;
 std::vector<UnsupportedKey> UnsupportedKeys() {
   return {
       {"encoder_no_repeat_ngram_size", 0},
-      {"encoder_repetition_penalty", 1.0},
       {"force_words_ids", nullptr},
       {"constraints", nullptr},
-      {"forced_bos_token_id", nullptr},
-      {"forced_eos_token_id", nullptr},
       {"sequence_bias", nullptr},
       {"exponential_decay_length_penalty", nullptr},
-      {"typical_p", 1.0},
-      {"epsilon_cutoff", 0.0},
-      {"eta_cutoff", 0.0},
       {"penalty_alpha", 0.0},
       {"num_beam_groups", 1},
       {"diversity_penalty", 0.0},
@@ -50,7 +44,8 @@ std::vector<UnsupportedKey> UnsupportedKeys() {
       .Add("max_length", &G::max_length, "at most so many tokens of prompt and answer together",
            {.least = 1, .unset = "the model's positions"})
       .Add("do_sample", &G::do_sample,
-           "sample tokens; a temperature, top-k, top-p or min-p asks for it as well")
+           "sample tokens; a temperature, top-k, top-p, min-p, typical-p or cutoff asks for it as "
+           "well")
       .Add("temperature", &G::temperature,
            "sample with this temperature; 0 takes the likeliest token", {.least = 0, .type = "T"})
       .Add("top_k", &G::top_k, "sample among the K likeliest tokens; 0: all",
@@ -60,8 +55,18 @@ std::vector<UnsupportedKey> UnsupportedKeys() {
       .Add("min_p", &G::min_p,
            "sample among the tokens at least P times as likely as the likeliest; 0: all",
            {.least = 0, .most = 1, .type = "P"})
+      .Add("typical_p", &G::typical_p,
+           "sample among the tokens of the most usual surprise that reach probability P; 1: all",
+           {.above = 0, .most = 1, .type = "P"})
+      .Add("epsilon_cutoff", &G::epsilon_cutoff, "sample among the tokens of probability P; 0: all",
+           {.least = 0, .below = 1, .type = "P"})
+      .Add("eta_cutoff", &G::eta_cutoff,
+           "epsilon_cutoff, and less where many tokens are likely; 0: all",
+           {.least = 0, .below = 1, .type = "P"})
       .Add("repetition_penalty", &G::repetition_penalty,
            "makes tokens of prompt and answer less likely; 1: off", {.above = 0})
+      .Add("encoder_repetition_penalty", &G::encoder_repetition_penalty,
+           "makes tokens of the prompt more likely; 1: off", {.above = 0})
       .Add("presence_penalty", &G::presence_penalty,
            "subtracted from the scores of tokens that were written",
            {.least = -kMostPenalty, .most = kMostPenalty})
@@ -81,6 +86,10 @@ std::vector<UnsupportedKey> UnsupportedKeys() {
            {.least = 0, .unset = "min_length", .aliases = {{"min_tokens", "vLLM"}}})
       .Add("min_length", &G::min_length,
            "the text does not end before prompt and answer have N tokens", {.least = 0})
+      .Add("forced_bos_token_id", &G::forced_bos_token_id, "id of the token behind a first one",
+           {.unset = "any"})
+      .Add("forced_eos_token_id", &G::forced_eos_token_ids,
+           "ids of tokens of which one is the last at the limit", {.unset = "any"})
       .Add("num_beams", &G::num_beams, "beam search with B beams; 1: off",
            {.least = 1, .most = 1024, .type = "B"})
       .Add("length_penalty", &G::length_penalty,
@@ -156,7 +165,9 @@ StatusOr<GenerationConfig> WithSettings(GenerationConfig config, const json& ask
   const bool likeliest = has("temperature") && config.temperature == 0;
   if (likeliest) config.temperature = usual;
   if (!has("do_sample")) {
-    if (has("temperature") || has("top_k") || has("top_p") || has("min_p")) {
+    constexpr const char* kSampling[] = {"temperature", "top_k",          "top_p",     "min_p",
+                                         "typical_p",   "epsilon_cutoff", "eta_cutoff"};
+    if (std::any_of(std::begin(kSampling), std::end(kSampling), has)) {
       config.do_sample = !likeliest;
     } else if (has("num_beams") && config.num_beams > 1) {
       // The file's sampling is for one beam; what is asked for beside beams is refused.

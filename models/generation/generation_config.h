@@ -31,13 +31,17 @@ struct GenerationConfig {
   // Absent: what max_length leaves, else kDefaultNewTokens, and never more than fit the model. 0 is
   // for a prompt that is only scored (models/generation/continuous_batch.h).
   std::optional<int64_t> max_new_tokens = {};
-  std::optional<int64_t> max_length = {};  // of prompt and new tokens together
-  bool do_sample = false;                  // false: the most likely token (the first of equals)
-  double temperature = 1.0;                // > 0 where do_sample
-  int64_t top_k = 0;                       // 0: off
-  double top_p = 1.0;                      // in [0, 1]; 1: off, 0: the likeliest token
-  double min_p = 0.0;                      // in [0, 1]; 0: off (Nguyen et al. 2024)
-  double repetition_penalty = 1.0;         // > 0; 1: off (Keskar et al. 2019)
+  std::optional<int64_t> max_length = {};   // of prompt and new tokens together
+  bool do_sample = false;                   // false: the most likely token (the first of equals)
+  double temperature = 1.0;                 // > 0 where do_sample
+  int64_t top_k = 0;                        // 0: off
+  double top_p = 1.0;                       // in [0, 1]; 1: off, 0: the likeliest token
+  double min_p = 0.0;                       // in [0, 1]; 0: off (Nguyen et al. 2024)
+  double typical_p = 1.0;                   // in (0, 1]; 1: off (Meister et al. 2022)
+  double epsilon_cutoff = 0.0;              // in [0, 1); 0: off (Hewitt et al. 2022)
+  double eta_cutoff = 0.0;                  // in [0, 1); 0: off (Hewitt et al. 2022)
+  double repetition_penalty = 1.0;          // > 0; 1: off (Keskar et al. 2019)
+  double encoder_repetition_penalty = 1.0;  // > 0; 1: off; above 1 favours the prompt's tokens
   // OpenAI's: subtracted from the scores of the tokens that were written, once, and as often as
   // they were. What the prompt says does not count, as in vLLM. 0: off.
   double presence_penalty = 0.0;
@@ -55,6 +59,10 @@ struct GenerationConfig {
   // together are min_length.
   std::optional<int64_t> min_new_tokens = {};
   int64_t min_length = 0;
+  // The token that follows a first one, and those of which one is the last of the longest text.
+  // A grammar comes before them.
+  std::optional<int64_t> forced_bos_token_id = {};
+  std::vector<int64_t> forced_eos_token_ids = {};
   int64_t num_beams = 1;
   double length_penalty = 1.0;
   // Beam search ends a row when it has num_beams finished texts (true), or when no beam can become
@@ -66,8 +74,8 @@ struct GenerationConfig {
   std::vector<std::string> stop_strings = {};
   int64_t seed = 0;
 
-  // What a file asks for that changes the text and is not supported ("'typical_p': 0.9"): the text
-  // is written without it, and whoever read the file says so (NotApplied).
+  // What a file asks for that changes the text and is not supported ("'guidance_scale': 1.5"): the
+  // text is written without it, and whoever read the file says so (NotApplied).
   std::vector<std::string> not_applied = {};
 
   // Every setting: its key, help, range and other systems' names. Flags of `tessera generate`,
@@ -84,14 +92,14 @@ struct GenerationConfig {
 Status ApplyGenerationJson(const nlohmann::json& json, const std::string& source,
                            GenerationConfig* config);
 
-// One line for a person: "DIR/generation_config.json: 'typical_p': 0.9 is not supported and not
-// applied"; empty where all is.
+// One line for a person: "DIR/generation_config.json: 'guidance_scale': 1.5 is not supported and
+// not applied"; empty where all is.
 std::string NotApplied(const std::string& folder, const GenerationConfig& config);
 
 // What a caller asks for over a model's defaults: an object of settings by their keys; the others
-// stay as they are there. Asking for a temperature, top-k, top-p or min-p asks for sampling, unless
-// `do_sample` says otherwise, and a temperature of 0 for the likeliest token; beams do without the
-// sampling that a file asks for. Refuses what Validate refuses.
+// stay as they are there. Asking for a temperature, top-k, top-p, min-p, typical-p or a cutoff asks
+// for sampling, unless `do_sample` says otherwise, and a temperature of 0 for the likeliest token;
+// beams do without the sampling that a file asks for. Refuses what Validate refuses.
 //
 //   WithSettings(defaults, {{"temperature", 0.8}, {"top_k", 40}})
 StatusOr<GenerationConfig> WithSettings(GenerationConfig defaults, const nlohmann::json& asked);

@@ -127,12 +127,12 @@ TEST(GenerationConfigTest, FilesGiveDefaultsAndWhatIsUnknownIsNamed) {
   EXPECT_FALSE(config.bos_token_id.has_value());
   EXPECT_EQ(NotApplied("dir", config), "");
   // A key that is not supported does not stop the model from loading.
-  ASSERT_TRUE(apply(R"({"typical_p": 0.9, "num_beam_groups": 1, "early_stopping": "never",
+  ASSERT_TRUE(apply(R"({"diversity_penalty": 0.9, "num_beam_groups": 1, "early_stopping": "never",
                         "guidance_scale": 1.5, "constraints": [], "min_length": 3})")
                   .ok());
   EXPECT_EQ(config.min_length, 3);
   EXPECT_EQ(NotApplied("dir", config),
-            "dir/generation_config.json: 'typical_p': 0.9, 'guidance_scale': 1.5, "
+            "dir/generation_config.json: 'diversity_penalty': 0.9, 'guidance_scale': 1.5, "
             "'early_stopping': \"never\" are not supported, and not applied");
   EXPECT_EQ(Message(apply(R"({"bad_words_ids": [[1], []]})")),
             "g.json: 'bad_words_ids' must be a list of lists of integers, not [[1],[]]");

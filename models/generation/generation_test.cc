@@ -282,6 +282,73 @@ TEST(TokenChoiceTest, FiltersKeepWhatTheyShould) {
   EXPECT_EQ(reachable({.temperature = 0.5}), (Counts{{0, 33}, {1, 534}, {2, 133}, {3, 300}}));
 }
 
+// The tokens that transformers 4.57 leaves: TypicalLogitsWarper, EpsilonLogitsWarper and
+// EtaLogitsWarper.
+TEST(TokenChoiceTest, CutoffsLeaveWhatTransformersLeaves) {
+  const auto left = [](const GenerationConfig& config) {
+    std::set<int64_t> ids;
+    for (int i = 0; i < 4000; ++i) {
+      std::vector<double> scores = {1.5, -0.3, 0.2, 2.7, 0.9, -2.0, 0.4, 1.1};
+      ids.insert(SampleToken(config, (i + 0.5) / 4000, scores));
+    }
+    return ids;
+  };
+  using Left = std::set<int64_t>;
+  EXPECT_EQ(left({}).size(), 8u);
+  EXPECT_EQ(left({.typical_p = 0.2}), (Left{0, 7}));
+  EXPECT_EQ(left({.typical_p = 0.5}), (Left{0, 3, 7}));
+  EXPECT_EQ(left({.typical_p = 0.8}), (Left{0, 3, 4, 7}));
+  EXPECT_EQ(left({.typical_p = 0.95}), (Left{0, 2, 3, 4, 6, 7}));
+  EXPECT_EQ(left({.epsilon_cutoff = 0.05}), (Left{0, 3, 4, 6, 7}));
+  EXPECT_EQ(left({.epsilon_cutoff = 0.1}), (Left{0, 3, 7}));
+  EXPECT_EQ(left({.epsilon_cutoff = 0.9}), (Left{3}));
+  EXPECT_EQ(left({.eta_cutoff = 0.05}), (Left{0, 3, 4, 6, 7}));
+  EXPECT_EQ(left({.eta_cutoff = 0.1}), (Left{0, 3, 4, 7}));
+  EXPECT_EQ(left({.eta_cutoff = 0.3}), (Left{0, 3}));
+}
+
+TEST(GenerateTest, ForcedTokensAreTheSecondAndTheLast) {
+  const auto model = SmallModel();
+  GenerationConfig config = {.max_new_tokens = 5};
+  config.forced_bos_token_id = 4;
+  config.forced_eos_token_ids = {9};
+  for (const int64_t beams : {1, 3}) {
+    config.num_beams = beams;
+    const Ids first = Continue(*model, {{3}}, config)[0].ids;
+    EXPECT_EQ(first.front(), 4);
+    EXPECT_EQ(first.back(), 9);
+    config.forced_bos_token_id = {};
+    EXPECT_EQ(Continue(*model, {{3, 1}}, config)[0].ids.back(), 9);
+    config.forced_bos_token_id = 4;
+  }
+  config.forced_bos_token_id = 23;
+  EXPECT_EQ(FailureOf(*model, {3}, config),
+            "token id 23 (a forced token) is beyond the model's vocabulary of 23");
+}
+
+TEST(GenerateTest, EncoderRepetitionPenaltyFavoursThePrompt) {
+  const auto model = SmallModel();
+  const Ids prompt = {3, 8, 11};
+  const GenerationConfig config = {.max_new_tokens = 6, .encoder_repetition_penalty = 3};
+  Ids expected = prompt;
+  for (int i = 0; i < 6; ++i) {
+    std::vector<double> logits = FullPass(*model, expected);
+    for (const int64_t id : prompt) {
+      double& score = logits[static_cast<size_t>(id)];
+      score = score < 0 ? score / 3 : score * 3;
+    }
+    expected.push_back(std::max_element(logits.begin(), logits.end()) - logits.begin());
+  }
+  const Ids written = Continue(*model, {prompt}, config)[0].ids;
+  EXPECT_EQ(written, Ids(expected.begin() + 3, expected.end()));
+  EXPECT_NE(written, Continue(*model, {prompt}, {.max_new_tokens = 6})[0].ids);
+  // As transformers' EncoderRepetitionPenaltyLogitsProcessor of 1.5.
+  std::vector<double> scores = {1.5, -0.3, 0.2, 2.7};
+  PenaliseRepetition(1 / 1.5, Ids{1, 3, 3}, scores);
+  EXPECT_NEAR(scores[1], -0.2, 1e-12);
+  EXPECT_NEAR(scores[3], 4.05, 1e-12);
+}
+
 TEST(TokenChoiceTest, RepetitionPenaltyCountsATokenOnce) {
   std::vector<double> scores = {1, -1, 2, 3};
   PenaliseRepetition(2, Ids{1, 2, 2, 2}, scores);

@@ -13,6 +13,7 @@
 
 #include "base/status.h"
 #include "models/generation/generation_config.h"
+#include "models/generation/grammar/token_grammar.h"
 #include "models/generation/token_choice.h"
 
 namespace tessera::models {
@@ -63,6 +64,12 @@ struct TextRequest {
   // How many of the likeliest tokens scores name beside the one that was taken; -1: new tokens have
   // no scores. Log-probabilities are those of the raw logits, before penalties and temperature.
   int64_t top_scores = -1;
+
+  // What the new tokens' text must fit; nullptr: anything. The text ends where it is complete: end
+  // tokens come nowhere else, and must come where nothing else may follow. As the limit of new
+  // tokens comes near, those are chosen that let the text be completed, where that is possible. It
+  // is made with the tokenizer that decodes the text.
+  std::shared_ptr<const TokenGrammar> grammar = nullptr;
 
   // Called for each new token as it is chosen, with the text that is certain now (whole characters
   // that no stop string can take back; often none), and its scores or nullptr. A status that is not

@@ -45,6 +45,15 @@ void KeepTopP(double top_p, std::span<double> scores) {
   }
 }
 
+// Of log-probabilities, in nats.
+double Entropy(std::span<const double> log_p) {
+  double entropy = 0;
+  for (const double x : log_p) {
+    if (x > kRemoved) entropy -= std::exp(x) * x;
+  }
+  return entropy;
+}
+
 // Keeps the tokens that are at least `min_p` times as likely as the likeliest (Nguyen et al. 2024,
 // "Turning up the heat").
 void KeepMinP(double min_p, std::span<double> scores) {
@@ -52,6 +61,47 @@ void KeepMinP(double min_p, std::span<double> scores) {
   const double least = *std::max_element(scores.begin(), scores.end()) + std::log(min_p);
   for (double& score : scores) {
     if (score < least) score = kRemoved;
+  }
+}
+
+// Keeps the fewest tokens that reach `typical_p`, those first whose surprise is nearest to the
+// expected one (Meister et al. 2022, "Locally typical sampling"), and all as near as the last.
+void KeepTypical(double typical_p, std::span<double> scores) {
+  if (typical_p >= 1) return;
+  std::vector<double> log_p(scores.begin(), scores.end());
+  LogSoftmaxInPlace(log_p);
+  const double entropy = Entropy(log_p);
+  std::vector<double> distance(scores.size());
+  for (size_t i = 0; i < distance.size(); ++i) distance[i] = std::abs(-log_p[i] - entropy);
+  std::vector<size_t> order(scores.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::stable_sort(order.begin(), order.end(),
+                   [&](size_t a, size_t b) { return distance[a] < distance[b]; });
+  double cumulative = 0;
+  double farthest = distance[order.back()];
+  for (const size_t i : order) {
+    cumulative += std::exp(log_p[i]);
+    if (cumulative < typical_p) continue;
+    farthest = distance[i];
+    break;
+  }
+  for (size_t i = 0; i < scores.size(); ++i) {
+    if (distance[i] > farthest) scores[i] = kRemoved;
+  }
+}
+
+// Keeps the tokens of at least a probability, and the likeliest. Epsilon is that probability; with
+// eta it is less where the entropy is high (Hewitt et al. 2022, "Truncation sampling as language
+// model desmoothing").
+void KeepAbove(double cutoff, bool eta, std::span<double> scores) {
+  if (cutoff <= 0) return;
+  std::vector<double> log_p(scores.begin(), scores.end());
+  LogSoftmaxInPlace(log_p);
+  const double least =
+      eta ? std::min(cutoff, std::sqrt(cutoff) * std::exp(-Entropy(log_p))) : cutoff;
+  const double greatest = *std::max_element(scores.begin(), scores.end());
+  for (size_t i = 0; i < scores.size(); ++i) {
+    if (std::exp(log_p[i]) < least && scores[i] < greatest) scores[i] = kRemoved;
   }
 }
 
@@ -118,6 +168,20 @@ void RemoveForbidden(const GenerationConfig& config, std::span<const int64_t> id
   }
 }
 
+void ForceTokens(const GenerationConfig& config, size_t size, int64_t longest,
+                 std::span<double> scores) {
+  const auto force = [&](std::span<const int64_t> ids) {
+    std::ranges::fill(scores, kRemoved);
+    for (const int64_t id : ids) {
+      if (id >= 0 && id < std::ssize(scores)) scores[static_cast<size_t>(id)] = 0;
+    }
+  };
+  if (size == 1 && config.forced_bos_token_id) force({&*config.forced_bos_token_id, 1});
+  if (static_cast<int64_t>(size) + 1 == longest && !config.forced_eos_token_ids.empty()) {
+    force(config.forced_eos_token_ids);
+  }
+}
+
 int64_t LikeliestToken(std::span<const double> scores) {
   // Of every eighth score, side by side, which is several times as fast.
   std::array<double, 8> most;
@@ -164,6 +228,9 @@ int64_t SampleToken(const GenerationConfig& config, double uniform, std::span<do
   KeepTopK(config.top_k, scores);
   KeepTopP(config.top_p, scores);
   KeepMinP(config.min_p, scores);
+  KeepTypical(config.typical_p, scores);
+  KeepAbove(config.epsilon_cutoff, /*eta=*/false, scores);
+  KeepAbove(config.eta_cutoff, /*eta=*/true, scores);
   const double greatest = *std::max_element(scores.begin(), scores.end());
   double total = 0;
   for (double& score : scores) {

@@ -5,11 +5,13 @@
 //   PenaliseRepetition(1.2, ids_so_far, scores);
 //   PenaliseWritten(config, new_ids_so_far, scores);
 //   RemoveForbidden(config, ids_so_far, new_ids_so_far.size(), scores);
+//   ForceTokens(config, ids_so_far.size(), longest, scores);
 //   int64_t id = config.do_sample ? SampleToken(config, u, scores) : LikeliestToken(scores);
 //
 // Scores are logits in float64. The filters are those of Hugging Face's `generate`, in its order:
-// repetition penalty, temperature, top-k, top-p, min-p. OpenAI's penalties and biases come before
-// the temperature.
+// repetition penalties (the prompt's first), forbidden and forced tokens, temperature, top-k,
+// top-p, min-p, typical-p, epsilon and eta. OpenAI's penalties and biases come before forbidden
+// tokens.
 #ifndef TESSERA_MODELS_GENERATION_TOKEN_CHOICE_H_
 #define TESSERA_MODELS_GENERATION_TOKEN_CHOICE_H_
 
@@ -38,6 +40,11 @@ void PenaliseWritten(const GenerationConfig& config, std::span<const int64_t> wr
 // those of transformers' logits processors.
 void RemoveForbidden(const GenerationConfig& config, std::span<const int64_t> ids, size_t written,
                      std::span<double> scores);
+
+// Leaves forced_bos_token_id alone behind a single token, and forced_eos_token_id where one token
+// more makes a text of `longest`.
+void ForceTokens(const GenerationConfig& config, size_t size, int64_t longest,
+                 std::span<double> scores);
 
 // The first token of the greatest score.
 int64_t LikeliestToken(std::span<const double> scores);

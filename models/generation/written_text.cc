@@ -61,15 +61,39 @@ StatusOr<std::vector<int64_t>> TakePrompt(const Model& model, TextRequest& reque
   return ids;
 }
 
-Status CheckConfig(const Model& model, const TextRequest& request, bool tokenizer) {
+Status CheckGrammar(const TextRequest& request, const data::Tokenizer* tokenizer) {
+  if (request.grammar == nullptr) return OkStatus();
+  if (tokenizer == nullptr) return InvalidArgument("a grammar needs a tokenizer");
+  if (request.grammar->vocabulary().size() != tokenizer->vocab_size()) {
+    return InvalidArgument("the grammar was made with another tokenizer: of ",
+                           request.grammar->vocabulary().size(), " tokens, not ",
+                           tokenizer->vocab_size());
+  }
+  if (request.config->num_beams > 1) {
+    return InvalidArgument("a grammar is not supported with num_beams above 1");
+  }
+  return OkStatus();
+}
+
+Status CheckConfig(const Model& model, const TextRequest& request,
+                   const data::Tokenizer* tokenizer) {
   const GenerationConfig& config = *request.config;
   TESSERA_RETURN_IF_ERROR(config.Validate());
   if (!Generates(model)) return InvalidArgument("this model does not generate text");
   if (config.max_new_tokens == 0 && !request.score_prompt) {
     return InvalidArgument("max_new_tokens must be at least 1, not 0");
   }
-  if (!config.stop_strings.empty() && !tokenizer) {
+  if (!config.stop_strings.empty() && tokenizer == nullptr) {
     return InvalidArgument("stop strings need a tokenizer");
+  }
+  TESSERA_RETURN_IF_ERROR(CheckGrammar(request, tokenizer));
+  std::vector<int64_t> forced = config.forced_eos_token_ids;
+  if (config.forced_bos_token_id) forced.push_back(*config.forced_bos_token_id);
+  for (const int64_t id : forced) {
+    if (id >= 0 && id < model.vocab_size()) continue;
+    return InvalidArgument("token id ", id,
+                           " (a forced token) is beyond the model's vocabulary of ",
+                           model.vocab_size());
   }
   const auto& bias = config.logit_bias;
   if (!bias.empty() && bias.rbegin()->first >= model.vocab_size()) {
@@ -98,7 +122,7 @@ Status CheckScores(const Model& model, const std::vector<int64_t>& prompt) {
 
 StatusOr<std::unique_ptr<WrittenText>> WrittenText::Of(const Model& model, TextRequest request,
                                                        const data::Tokenizer* tokenizer) {
-  TESSERA_RETURN_IF_ERROR(CheckConfig(model, request, tokenizer != nullptr));
+  TESSERA_RETURN_IF_ERROR(CheckConfig(model, request, tokenizer));
   TESSERA_ASSIGN_OR_RETURN(std::vector<int64_t> prompt, TakePrompt(model, request));
   if (request.score_prompt) TESSERA_RETURN_IF_ERROR(CheckScores(model, prompt));
   std::vector<int64_t> begin = prompt;
@@ -120,6 +144,7 @@ WrittenText::WrittenText(TextRequest request, std::vector<int64_t> prompt,
   if (tokenizer == nullptr) return;
   const bool follows_text = !tokenizer->IsSpecial(static_cast<int32_t>(ids_.back()));
   decoder_.emplace(*tokenizer, data::DecodeOptions{.skip_special = true}, follows_text);
+  if (request_.grammar != nullptr) grammar_.emplace(request_.grammar, !follows_text);
 }
 
 void WrittenText::ScorePrompt(std::vector<double> logits) {
@@ -142,9 +167,17 @@ Status WrittenText::Choose(std::span<double> logits) {
     log_p.assign(logits.begin(), logits.end());
     LogSoftmaxInPlace(log_p);
   }
+  PenaliseRepetition(1 / config.encoder_repetition_penalty, prompt(), logits);
   PenaliseRepetition(config.repetition_penalty, ids_, logits);
   PenaliseWritten(config, result_.ids, logits);
   RemoveForbidden(config, ids_, result_.ids.size(), logits);
+  if (grammar_) {
+    TESSERA_ASSIGN_OR_RETURN(const TokenMask allowed, AllowedByGrammar());
+    // The grammar comes first where other settings forbid all that it allows.
+    if (!allowed.Apply(logits)) allowed.Fill(logits);
+  } else {
+    ForceTokens(config, ids_.size(), begin_size_ + limit_, logits);
+  }
   int64_t id = 0;
   if (config.do_sample) {
     const RandomKey key = RandomKey::FromSeed(static_cast<uint64_t>(config.seed))
@@ -159,11 +192,20 @@ Status WrittenText::Choose(std::span<double> logits) {
   return Add(id, &scores);
 }
 
+StatusOr<TokenMask> WrittenText::AllowedByGrammar() const {
+  TokenMask allowed = grammar_->Allowed(limit_ - std::ssize(result_.ids));
+  for (const int64_t id : request_.config->eos_token_ids) allowed.Set(id, grammar_->complete());
+  if (!allowed.empty()) return allowed;
+  return InvalidArgument("the tokenizer has no token that may follow '", result_.text, "' (row ",
+                         request_.row, ")");
+}
+
 Status WrittenText::Add(int64_t id, const TokenScores* scores) {
   ids_.push_back(id);
   result_.ids.push_back(id);
   std::string text;
   if (decoder_) text = stop_.Push(decoder_->Push(static_cast<int32_t>(id)));
+  if (grammar_) grammar_->Add(static_cast<int32_t>(id));
   if (const auto end = EndAfter(id)) {
     done_ = true;
     if (decoder_) text += stop_.Push(decoder_->Finish()) + stop_.Finish();
@@ -177,6 +219,7 @@ std::optional<GenerationResult::End> WrittenText::EndAfter(int64_t id) const {
   const std::vector<int64_t>& eos = request_.config->eos_token_ids;
   if (stop_.found()) return GenerationResult::End::kStopString;
   if (std::find(eos.begin(), eos.end(), id) != eos.end()) return GenerationResult::End::kEndOfText;
+  if (grammar_ && grammar_->finished() && eos.empty()) return GenerationResult::End::kEndOfText;
   if (std::ssize(result_.ids) == limit_) return GenerationResult::End::kLength;
   return std::nullopt;
 }

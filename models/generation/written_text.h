@@ -16,6 +16,7 @@
 #include "base/status.h"
 #include "data/tokenizer/streaming_decoder.h"
 #include "data/tokenizer/tokenizer.h"
+#include "models/generation/grammar/token_grammar.h"
 #include "models/generation/stop_strings.h"
 #include "models/generation/text_request.h"
 #include "models/model.h"
@@ -62,6 +63,8 @@ class WrittenText {
   WrittenText(TextRequest request, std::vector<int64_t> prompt, std::vector<int64_t> begin,
               int64_t limit, const data::Tokenizer* tokenizer);
   std::optional<GenerationResult::End> EndAfter(int64_t id) const;
+  // The tokens that the grammar lets follow, those that end the text among them.
+  StatusOr<TokenMask> AllowedByGrammar() const;
 
   const TextRequest request_;
   const int64_t limit_;
@@ -69,6 +72,7 @@ class WrittenText {
   std::vector<int64_t> ids_;
   std::optional<data::StreamingDecoder> decoder_;
   StopStrings stop_;
+  std::optional<GrammarText> grammar_;
   GenerationResult result_;
   std::vector<TokenScores> prompt_scores_;
   bool prompt_told_ = false;

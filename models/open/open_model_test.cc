@@ -54,7 +54,7 @@ class OpenModelTest : public testing::Test {
 };
 
 TEST_F(OpenModelTest, AFolderComesWithItsParts) {
-  const std::string folder = Saved(kGpt, true, {{"top_k", 7}, {"typical_p", 0.5}});
+  const std::string folder = Saved(kGpt, true, {{"top_k", 7}, {"penalty_alpha", 0.5}});
   std::vector<std::string> warnings;
   OpenOptions options;
   options.load.warn = [&](const std::string& line) { warnings.push_back(line); };
@@ -71,8 +71,8 @@ TEST_F(OpenModelTest, AFolderComesWithItsParts) {
   EXPECT_EQ(opened->model->vocab_size(), 257);
   EXPECT_EQ(opened->config["model_type"], "gpt2");
   EXPECT_FALSE(opened->pictures.has_value());
-  EXPECT_EQ(warnings, std::vector<std::string>{folder + "/generation_config.json: 'typical_p': 0.5 "
-                                                        "is not supported, and not applied"});
+  EXPECT_EQ(warnings, std::vector<std::string>{folder + "/generation_config.json: 'penalty_alpha': "
+                                                        "0.5 is not supported, and not applied"});
 }
 
 TEST_F(OpenModelTest, PicturesComeWithTheirProcessor) {

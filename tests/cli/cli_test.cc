@@ -375,11 +375,11 @@ TEST_F(CliTest, DamagedModelFoldersAreNamed) {
   ExpectError(with("config.json", R"({"model_type": "gpt3"})"), 2, "'gpt3' is not known");
   ExpectError(with("config.json", R"({"model_type": "gpt2", "add_cross_attention": true})"), 2,
               "'add_cross_attention'");
-  const Outcome noted = Run(with("generation_config.json", R"({"typical_p": 0.5})"));
+  const Outcome noted = Run(with("generation_config.json", R"({"penalty_alpha": 0.5})"));
   EXPECT_EQ(noted.code, 0);
   EXPECT_EQ(noted.err, "warning: " + folder +
-                           "/generation_config.json: 'typical_p': 0.5 is not supported, and not "
-                           "applied\n");
+                           "/generation_config.json: 'penalty_alpha': 0.5 is not supported, and "
+                           "not applied\n");
   ExpectError(with("generation_config.json", "nonsense"), 2, "generation_config.json");
   fs::remove(folder + "/generation_config.json");
   fs::rename(folder + "/model.safetensors", folder + "/pytorch_model.bin");

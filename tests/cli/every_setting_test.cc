@@ -37,7 +37,7 @@ json SampleOf(const Option& option) {
     case Option::Kind::kInteger:
       return 5;
     case Option::Kind::kNumber:
-      return notes.most && *notes.most <= 1 ? 0.4 : 1.5;
+      return notes.most.value_or(2) <= 1 || notes.below.value_or(2) <= 1 ? 0.4 : 1.5;
     case Option::Kind::kNumbers:
       return json::array({0.5});
     case Option::Kind::kText:

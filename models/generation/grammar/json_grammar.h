@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// Grammars of JSON texts.
+//
+//   TESSERA_ASSIGN_OR_RETURN(const ByteGrammar grammar,
+//       JsonSchemaGrammar(nlohmann::ordered_json::parse(text),
+//       "response_format.json_schema.schema"));
+//
+// Every text of a schema's grammar is JSON that fits the schema (schema_facts.h says how keywords
+// are read). Of the JSON texts of a value the grammar has these:
+//   - declared properties in the order of their declaration, then additional ones;
+//   - a blank, or a new line and up to 40 blanks or 10 tabs, behind "[", "{" and ",", and before
+//     "]" and "}"; a blank behind ":" and before the text;
+//   - numbers with bounds have no exponent, and 15 digits behind an exclusive bound;
+//   - at most 4,096 items, 1,024 additional properties where properties are counted, and a hundred
+//     thousand characters where a text is bounded.
+#ifndef TESSERA_MODELS_GENERATION_GRAMMAR_JSON_GRAMMAR_H_
+#define TESSERA_MODELS_GENERATION_GRAMMAR_JSON_GRAMMAR_H_
+
+#include <string>
+
+#include "base/status.h"
+#include "models/generation/grammar/byte_grammar.h"
+#include "nlohmann/json.hpp"
+
+namespace tessera::models {
+
+// InvalidArgument: a schema that is malformed or not supported ("WHERE: 'properties.a':
+// 'uniqueItems' is not supported"), or that no value fits.
+StatusOr<ByteGrammar> JsonSchemaGrammar(const nlohmann::ordered_json& schema,
+                                        const std::string& where);
+
+// Any JSON value, or any JSON object.
+ByteGrammar JsonValueGrammar();
+ByteGrammar JsonObjectGrammar();
+
+}  // namespace tessera::models
+
+#endif  // TESSERA_MODELS_GENERATION_GRAMMAR_JSON_GRAMMAR_H_
