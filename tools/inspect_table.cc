@@ -29,14 +29,15 @@ StatusOr<std::string> DescribeTable(const std::string& path) {
     for (int64_t row = 0; row < batch.rows.length && batch.first_row + row < kRowsShown; ++row) {
       std::string text;
       data::AppendJson(batch.rows, row, &text);
-      first += Concat("  row ", batch.first_row + row, "  ", PrintableLine(text, kLongestRow), "\n");
+      first +=
+          Concat("  row ", batch.first_row + row, "  ", PrintableLine(text, kLongestRow), "\n");
     }
   }
   const std::vector<data::TablePart>& parts = table->parts();
-  std::string report = Concat(PrintableLine(path, kLongestName), ": ", table->format(), ", ",
-                              WithThousands(table->num_rows()), " rows, ", table->fields().size(),
-                              " columns, ", parts.size(),
-                              table->format() == "Parquet" ? " row groups\n" : " batches\n");
+  std::string report =
+      Concat(PrintableLine(path, kLongestName), ": ", table->format(), ", ",
+             WithThousands(table->num_rows()), " rows, ", table->fields().size(), " columns, ",
+             parts.size(), table->format() == "Parquet" ? " row groups\n" : " batches\n");
   for (const data::Field& field : table->fields()) {
     report += Concat("  column ", PrintableLine(field.name, kLongestName), ": ",
                      PrintableLine(data::TypeText(*field.type), kLongestName), "\n");

@@ -37,7 +37,8 @@ class BlockRunTest : public testing::Test {
     }
     const size_t half = lines.find('\n', lines.size() / 2) + 1;
     std::ofstream(Path("a.jsonl")) << lines.substr(0, half);
-    std::ofstream(Path("b.jsonl.gz")) << data::Compressed(lines.substr(half), data::Compression::kGzip);
+    std::ofstream(Path("b.jsonl.gz"))
+        << data::Compressed(lines.substr(half), data::Compression::kGzip);
   }
   ~BlockRunTest() override { SetNumThreads(AvailableCores()); }
 

@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "data/dataset/byte_source.h"
 #include "corpus/io/warc.h"
+#include "data/dataset/byte_source.h"
 #include "data/dataset/text_input.h"
 
 namespace tessera::corpus {

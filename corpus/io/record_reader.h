@@ -13,9 +13,9 @@
 //     }
 //   }
 //
-// A file is compressed or not (data/dataset/byte_source.h), which its bytes say. Its kind follows from its name
-// without .gz or .zst, or from what it begins with: .warc and .wet, or "WARC/"; .txt, a document a
-// line; anything else is JSON lines. Blank lines count as lines and are no records.
+// A file is compressed or not (data/dataset/byte_source.h), which its bytes say. Its kind follows
+// from its name without .gz or .zst, or from what it begins with: .warc and .wet, or "WARC/"; .txt,
+// a document a line; anything else is JSON lines. Blank lines count as lines and are no records.
 //
 // What cannot be read does not end the reading: it is a record with its reason in `refusal`. That
 // is a line or WARC record of more than kMaxRecordBytes, a file that is damaged from here on, a
@@ -31,8 +31,8 @@
 #include <vector>
 
 #include "base/status.h"
-#include "data/dataset/byte_source.h"
 #include "corpus/io/document.h"
+#include "data/dataset/byte_source.h"
 #include "nlohmann/json_fwd.hpp"
 
 namespace tessera::corpus {

@@ -9,9 +9,9 @@
 #include "absl/strings/ascii.h"
 #include "base/status.h"
 #include "base/utf8.h"
-#include "data/dataset/byte_source.h"
 #include "corpus/io/charset.h"
 #include "corpus/io/record_reader.h"
+#include "data/dataset/byte_source.h"
 
 namespace tessera::corpus {
 namespace {

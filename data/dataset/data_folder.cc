@@ -138,7 +138,7 @@ std::vector<std::string> TextsOf(const YAML::Node& node) {
 
 // The splits of one configuration.
 Splits SplitsOf(const YAML::Node& config, const std::vector<std::string>& files,
-                          const std::string& folder) {
+                const std::string& folder) {
   const YAML::Node listed = config["data_files"];
   const std::string under = config["data_dir"] ? config["data_dir"].as<std::string>() : "";
   Splits splits;
@@ -259,11 +259,10 @@ StatusOr<std::vector<std::string>> FilesOfSplit(const Named& named) {
   const auto found = configs->find(config);
   if (found == configs->end()) {
     const std::vector<std::string> names = NamesOf(*configs);
-    const std::string what = named.config.empty()
-                                 ? std::string("which configuration is not said")
-                                 : Concat("no configuration '", config, "'");
-    return InvalidArgument(named.folder, ": ", what, DidYouMean(config, names), "; there are: ",
-                           Words(names));
+    const std::string what = named.config.empty() ? std::string("which configuration is not said")
+                                                  : Concat("no configuration '", config, "'");
+    return InvalidArgument(named.folder, ": ", what, DidYouMean(config, names),
+                           "; there are: ", Words(names));
   }
   auto split = found->second.find(named.split);
   if (split == found->second.end()) split = found->second.find(SplitOfWord(named.split));

@@ -38,7 +38,8 @@ bool NamesSplit(const std::string& path);
 // that there are, for a split or a configuration that is not there.
 StatusOr<std::vector<std::string>> FilesOfData(const std::string& path);
 
-// One of those files, by whose name the others are of its kind; the path itself where there is none.
+// One of those files, by whose name the others are of its kind; the path itself where there is
+// none.
 std::string FirstFileOfData(const std::string& path);
 
 }  // namespace tessera::data

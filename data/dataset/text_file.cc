@@ -46,16 +46,14 @@ std::string_view BytesOf(const MappedFile& file) {
   return {reinterpret_cast<const char*>(file.data()), static_cast<size_t>(file.size())};
 }
 
-StatusOr<std::string_view> TextIn(std::string_view bytes, const std::string& path,
-                                  int64_t offset) {
+StatusOr<std::string_view> TextIn(std::string_view bytes, const std::string& path, int64_t offset) {
   const size_t bad = FindInvalidUtf8(bytes);
   if (bad != kNoInvalidUtf8) {
     for (const Format& format : kFormats) {
       if (offset > 0 || !bytes.starts_with(format.begin)) continue;
       return InvalidArgument(path, ": is ", format.name, ", not text; ", format.advice);
     }
-    return InvalidArgument(path, ": invalid UTF-8 at byte ",
-                           static_cast<int64_t>(bad) + offset);
+    return InvalidArgument(path, ": invalid UTF-8 at byte ", static_cast<int64_t>(bad) + offset);
   }
   if (offset == 0 && bytes.starts_with(kByteOrderMark)) bytes.remove_prefix(kByteOrderMark.size());
   return bytes;

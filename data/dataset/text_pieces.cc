@@ -38,7 +38,8 @@ StatusOr<std::string_view> TextPieces::Read(size_t least) {
   for (bool more = true; more && (end == 0 || bytes_.size() < least);) {
     const size_t before = bytes_.size();
     bytes_.resize(before + kPieceBytes);
-    TESSERA_ASSIGN_OR_RETURN(const size_t count, source_->Read(bytes_.data() + before, kPieceBytes));
+    TESSERA_ASSIGN_OR_RETURN(const size_t count,
+                             source_->Read(bytes_.data() + before, kPieceBytes));
     bytes_.resize(before + count);
     more = count > 0;
     const size_t line = more ? bytes_.rfind('\n') : bytes_.size() - 1;

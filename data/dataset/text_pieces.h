@@ -41,9 +41,9 @@ class TextPieces {
   StatusOr<std::string_view> Read(size_t least);
 
   std::string path_;
-  std::optional<MappedFile> file_;       // not compressed, and not given yet
-  std::unique_ptr<ByteSource> source_;   // compressed
-  std::string bytes_;                    // decompressed; the first `given_` were given
+  std::optional<MappedFile> file_;      // not compressed, and not given yet
+  std::unique_ptr<ByteSource> source_;  // compressed
+  std::string bytes_;                   // decompressed; the first `given_` were given
   size_t given_ = 0;
   int64_t offset_ = 0;  // of bytes_ in the text
 };

@@ -11,10 +11,10 @@
 #include <utility>
 
 #include "base/checksum.h"
-#include "data/dataset/data_folder.h"
 #include "base/file.h"
 #include "base/json_text.h"
 #include "base/utf8.h"
+#include "data/dataset/data_folder.h"
 
 namespace tessera::data {
 namespace {

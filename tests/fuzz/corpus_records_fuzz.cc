@@ -7,8 +7,8 @@
 
 #include "base/error.h"
 #include "base/utf8.h"
-#include "data/dataset/byte_source.h"
 #include "corpus/io/record_reader.h"
+#include "data/dataset/byte_source.h"
 #include "nlohmann/json.hpp"
 #include "tests/fuzz/fuzz_target.h"
 

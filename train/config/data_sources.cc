@@ -36,7 +36,8 @@ std::vector<DataSource> DataConfig::Sources() const {
 
 std::string DataConfig::Validation() const {
   if (val_split.empty()) return val_data;
-  const std::string folder = val_data.empty() && !data.empty() ? ParseSource(data[0]).path : val_data;
+  const std::string folder =
+      val_data.empty() && !data.empty() ? ParseSource(data[0]).path : val_data;
   return data::SplitPath(folder, val_split, dataset_config_name);
 }
 

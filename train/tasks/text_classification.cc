@@ -218,8 +218,9 @@ StatusOr<TaskData> Open(const TaskInput& input) {
     return data;
   }
   data.train = rows;
-  TESSERA_ASSIGN_OR_RETURN(const DatasetPtr held_out, OpenPart(input, keys, config.Validation(), "val",
-                                                               names, kind == LabelKind::kNumber));
+  TESSERA_ASSIGN_OR_RETURN(
+      const DatasetPtr held_out,
+      OpenPart(input, keys, config.Validation(), "val", names, kind == LabelKind::kNumber));
   if (held_out->labels().kind != kind) {
     return InvalidArgument(config.Validation(), ": its labels are scores, those of ", source,
                            " are names");
