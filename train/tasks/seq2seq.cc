@@ -101,10 +101,10 @@ StatusOr<TaskData> Open(const TaskInput& input) {
                                                       /*sources_only=*/!data.objective.labelled));
   if (input.evaluation) {
     data.validation = pairs;
-  } else if (!config.val_data.empty()) {
+  } else if (!config.Validation().empty()) {
     data.train = pairs;
     TESSERA_ASSIGN_OR_RETURN(data.validation,
-                             OpenPart(input, config.val_data, keys.val_target_data, "val"));
+                             OpenPart(input, config.Validation(), keys.val_target_data, "val"));
   } else {
     std::tie(data.train, data.validation) =
         data::SplitDataset(pairs, {.fraction = config.val_fraction, .from_end = true});
