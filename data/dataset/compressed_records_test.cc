@@ -110,6 +110,39 @@ TEST(ColumnRecordsTest, FieldsAreThoseOfJsonLines) {
   }
 }
 
+// A column, or a member of one, of JSON lines and of columns; nested.parquet has structs.
+TEST_F(FoldersTest, MembersOfAColumn) {
+  const std::string lines = Put(
+      "a.jsonl", "{\"translation\": {\"en\": \"a cat\", \"de\": \"eine Katze\"}, \"a.b\": 1}\n");
+  EXPECT_EQ(FieldsOf(lines, {"translation.de", "translation.en", "a.b"}),
+            (Lines{"eine Katze|a cat|1|"}));
+  const auto none =
+      ForEachRecord(lines, {"translation.fr"}, [](auto, const auto&) { return OkStatus(); });
+  EXPECT_NE(Message(none).find("no column 'translation.fr'"), std::string::npos) << none;
+  for (const std::string name : {"nested.parquet", "nested.arrow"}) {
+    const std::string path = kColumns + name;
+    int compared = 0;
+    const Lines records = RecordsOf(path);
+    for (const auto& [key, value] : Json::parse(records[0]).items()) {
+      if (!value.is_object()) continue;
+      for (const auto& [member, inner] : value.items()) {
+        const auto read = [&](const std::string& from, Lines* to) {
+          return ForEachRecord(from, {key + "." + member}, [&](auto fields, const std::string&) {
+            to->push_back(fields[0]);
+            return OkStatus();
+          });
+        };
+        Lines columns, json;
+        const Status of_columns = read(path, &columns);
+        EXPECT_EQ(of_columns.ok(), read(path + ".jsonl", &json).ok());
+        EXPECT_EQ(columns, json);
+        ++compared;
+      }
+    }
+    EXPECT_GT(compared, 0);
+  }
+}
+
 TEST_F(FoldersTest, CompressedTextIsTheText) {
   std::string lines, table = "text,label\n", plain;
   for (int i = 0; i < 20000; ++i) {

@@ -135,6 +135,16 @@ std::vector<std::string> NamesIn(const Json& object) {
   return names;
 }
 
+// A member by its name, or one within it: "translation.en". nullptr: there is none.
+const Json* MemberAt(const Json& object, const std::string& name) {
+  if (const auto member = object.find(name); member != object.end()) return &*member;
+  const size_t dot = name.find('.');
+  if (dot == std::string::npos) return nullptr;
+  const auto outer = object.find(name.substr(0, dot));
+  if (outer == object.end() || !outer->is_object()) return nullptr;
+  return MemberAt(*outer, name.substr(dot + 1));
+}
+
 Status NoText(const std::string& where, const std::string& column, const std::string& is) {
   return InvalidArgument(where, ": \"", column, "\" must be text, a number or a truth value", is);
 }
@@ -144,8 +154,8 @@ Status VisitObjects(const std::string& path, const std::vector<std::string>& col
   std::vector<std::string> picked(columns.size());
   return ForEachJsonRecord(path, [&](const Json& object, const std::string& where) -> Status {
     for (size_t i = 0; i < columns.size(); ++i) {
-      const auto member = object.find(columns[i]);
-      if (member == object.end()) return NoColumn(where, columns[i], NamesIn(object));
+      const Json* const member = MemberAt(object, columns[i]);
+      if (member == nullptr) return NoColumn(where, columns[i], NamesIn(object));
       if (member->is_structured() || member->is_null()) return NoText(where, columns[i], "");
       picked[i] = member->is_string() ? member->get<std::string>() : member->dump();
     }
@@ -153,11 +163,49 @@ Status VisitObjects(const std::string& path, const std::vector<std::string>& col
   });
 }
 
-// Of columns, the rest is not read. What JSON would have in quotes is a field without them.
+// Where the field of a column that is asked for is: in which of the columns that are read, and as
+// what member of it ("": it is the column).
+struct Place {
+  size_t column;
+  std::string member;
+};
+
+// The columns that are read for those that are asked for, and where these are in them.
+std::vector<std::string> ColumnsToRead(const TableReader& table,
+                                       const std::vector<std::string>& columns,
+                                       std::vector<Place>* places) {
+  std::vector<std::string> read;
+  for (const std::string& column : columns) {
+    const bool whole = std::any_of(table.fields().begin(), table.fields().end(),
+                                   [&](const Field& field) { return field.name == column; });
+    const size_t dot = whole ? std::string::npos : column.find('.');
+    const std::string name = column.substr(0, dot);
+    const auto found = std::find(read.begin(), read.end(), name);
+    places->push_back({static_cast<size_t>(found - read.begin()),
+                       dot == std::string::npos ? "" : column.substr(dot + 1)});
+    if (found == read.end()) read.push_back(name);
+  }
+  return read;
+}
+
+// False: it is no text, number or truth value. What JSON would have in quotes is without them.
+bool ReadField(const Column& column, int64_t row, const std::string& member, std::string* field) {
+  if (member.empty() && column.type->kind == TypeKind::kString && !column.IsNull(row)) {
+    *field = column.strings[row];
+    return true;
+  }
+  const Json value = JsonOf(column, row);
+  const Json* const found = member.empty() ? &value : MemberAt(value, member);
+  if (found == nullptr || found->is_structured() || found->is_null()) return false;
+  *field = found->is_string() ? found->get<std::string>() : found->dump();
+  return true;
+}
+
 Status VisitColumns(const std::string& path, const std::vector<std::string>& columns,
                     const RecordVisitor& visit) {
   TESSERA_ASSIGN_OR_RETURN(const std::unique_ptr<TableReader> table, OpenTable(path));
-  TESSERA_RETURN_IF_ERROR(table->Select(columns));
+  std::vector<Place> places;
+  TESSERA_RETURN_IF_ERROR(table->Select(ColumnsToRead(*table, columns, &places)));
   std::vector<std::string> picked(columns.size());
   RecordBatch batch;
   for (;;) {
@@ -166,17 +214,10 @@ Status VisitColumns(const std::string& path, const std::vector<std::string>& col
     for (int64_t row = 0; row < batch.rows.length; ++row) {
       const std::string where = Concat(path, "[", batch.first_row + row, "]");
       for (size_t i = 0; i < columns.size(); ++i) {
-        const Column& column = batch.rows.children[i];
-        if (column.IsNull(row)) return NoText(where, columns[i], ", not null");
-        if (!column.children.empty()) {
-          return NoText(where, columns[i], Concat(", not ", TypeText(*column.type)));
-        }
-        if (column.type->kind == TypeKind::kString) {
-          picked[i] = column.strings[row];
-          continue;
-        }
-        const Json value = JsonOf(column, row);
-        picked[i] = value.is_string() ? value.get<std::string>() : value.dump();
+        const Column& column = batch.rows.children[places[i].column];
+        if (ReadField(column, row, places[i].member, &picked[i])) continue;
+        const std::string is = column.IsNull(row) ? "null" : TypeText(*column.type);
+        return NoText(where, columns[i], Concat("; the column is ", is));
       }
       TESSERA_RETURN_IF_ERROR(visit(picked, where));
     }

@@ -13,6 +13,8 @@
 // data/columns/column_json.h has them. Text must be UTF-8; a byte-order mark and a
 // carriage return before the end of a line are dropped.
 //
+// A column may be a member of another one: "translation.en".
+//
 // A path may name a split of a data-set folder (data_folder.h): the records of all its files.
 #ifndef TESSERA_DATA_DATASET_RECORD_INPUT_H_
 #define TESSERA_DATA_DATASET_RECORD_INPUT_H_

@@ -34,7 +34,8 @@ struct Seq2SeqOptions : PairOptions {
             .Add("val_target_data", &Seq2SeqOptions::val_target_data, "the targets of `val_data`",
                  {.type = "FILE", .needs = {{{"val_data"}}}, .changes_results = false})
             .Add("source_column", &Seq2SeqOptions::source_column,
-                 "column of the source, of a table (`.tsv`, `.csv`, `.jsonl`, `.json`)",
+                 "column of the source, of a table (`.tsv`, `.csv`, `.jsonl`, `.json`, `.parquet`, "
+                 "`.arrow`); `translation.en` is a member of one",
                  {.evaluation = true})
             .Add("target_column", &Seq2SeqOptions::target_column, "column of the target",
                  {.evaluation = true})
