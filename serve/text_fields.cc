@@ -40,30 +40,73 @@ nlohmann::json SamplingFields(Fields& fields, const ServedModel& served) {
     fields.Setting(option, &asked);
   }
   CheckSettings(fields, served, &asked);
-  // Who says how tokens are chosen asks for no beams, which would choose otherwise.
-  for (const auto& [key, value] : asked.items()) {
-    if (key == "seed" || key == "max_new_tokens" || key == "max_length") continue;
-    asked["num_beams"] = 1;
-    break;
-  }
   return asked;
 }
 
 StatusOr<models::GenerationConfig> ConfigOf(const ServedModel& served,
                                             const nlohmann::json& asked) {
-  TESSERA_ASSIGN_OR_RETURN(models::GenerationConfig config,
-                           models::WithSettings(served.defaults, asked));
-  if (config.max_new_tokens == 0) config.num_beams = 1;  // nothing is written
-  if (config.num_beams == 1) return config;
-  return InvalidArgument("the model's generation_config.json asks for ", config.num_beams,
-                         " beams, which a server does not search; say how tokens are chosen "
-                         "(\"temperature\": 0 takes the likeliest)");
+  models::GenerationConfig defaults = served.defaults;
+  defaults.num_beams = 1;
+  return models::WithSettings(std::move(defaults), asked);
 }
 
 int ModelField(Fields& fields, const Service& service) {
   const StatusOr<int> adapter = service.AdapterOf(fields.Text("model"));
   if (!adapter.ok()) fields.Fail("model", adapter.status());
   return adapter.ok() ? *adapter : kBaseModel;
+}
+
+namespace {
+
+// The grammar of {"name": ..., "schema": {...}, "strict": true}, from what clients of OpenAI's
+// interface expect: a strict schema says all that an object may have.
+StatusOr<GrammarCache::Grammar> GrammarOfJsonSchema(Fields& outer, Service& service) {
+  const std::string kKey = "json_schema";
+  const ordered_json* const given = outer.Any(kKey);
+  if (given == nullptr) return InvalidArgument(kKey, ": is missing");
+  if (!given->is_object()) return InvalidArgument(kKey, ": must be an object");
+  Fields fields(*given);
+  const bool strict = fields.Flag("strict").value_or(false);
+  const ordered_json* const schema = fields.Any("schema");
+  if (schema == nullptr) fields.Fail("schema", "is missing");
+  for (const char* text : {"name", "description"}) fields.Text(text);
+  if (const Status status = fields.Finish(); !status.ok()) {
+    return InvalidArgument(kKey, ".", status.message());
+  }
+  return service.grammars().OfSchema(
+      *schema, kKey + ".schema",
+      strict ? models::JsonObjects::kClosed : models::JsonObjects::kOpen);
+}
+
+StatusOr<GrammarCache::Grammar> GrammarOfFormat(const ordered_json& format, Service& service) {
+  if (!format.is_object()) return InvalidArgument("must be an object with a `type`");
+  Fields fields(format);
+  const auto type = fields.Text("type");
+  StatusOr<GrammarCache::Grammar> grammar = GrammarCache::Grammar();
+  if (type == "json_object") {
+    grammar = service.grammars().OfSchema({{"type", "object"}}, "type");
+  } else if (type == "json_schema") {
+    grammar = GrammarOfJsonSchema(fields, service);
+  } else if (type != "text") {
+    fields.Fail("type", "must be text, json_object or json_schema");
+  }
+  TESSERA_RETURN_IF_ERROR(grammar.status());
+  TESSERA_RETURN_IF_ERROR(fields.Finish());
+  return grammar;
+}
+
+}  // namespace
+
+std::shared_ptr<const models::TokenGrammar> ResponseFormatField(Fields& fields, Service& service) {
+  const std::string kKey = "response_format";
+  const ordered_json* const format = fields.Any(kKey);
+  if (format == nullptr) return nullptr;
+  auto grammar = GrammarOfFormat(*format, service);
+  if (grammar.ok()) return *std::move(grammar);
+  const std::string_view message = grammar.status().message();
+  const char* const joint = format->is_object() ? "." : ": ";
+  fields.Fail(kKey, InvalidArgument(kKey, joint, message));
+  return nullptr;
 }
 
 bool StreamUsageField(Fields& fields) {

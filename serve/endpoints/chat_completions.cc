@@ -26,6 +26,7 @@ constexpr int64_t kMostLogprobs = 20;
 struct ChatRequest {
   models::Shared<std::vector<int64_t>> prompt = {};
   models::Shared<models::GenerationConfig> config = {};
+  std::shared_ptr<const models::TokenGrammar> grammar = nullptr;
   int adapter = 0;
   int64_t choices = 1;
   int64_t logprobs = -1;
@@ -67,7 +68,7 @@ StatusOr<std::vector<int64_t>> ReadConversation(const Service& service, Fields& 
   return std::vector<int64_t>(ids.begin(), ids.end());
 }
 
-StatusOr<ChatRequest> Read(const Service& service, Fields& fields) {
+StatusOr<ChatRequest> Read(Service& service, Fields& fields) {
   const ServedModel& served = service.served();
   ChatRequest request;
   request.adapter = ModelField(fields, service);
@@ -86,7 +87,7 @@ StatusOr<ChatRequest> Read(const Service& service, Fields& fields) {
     fields.Refuse("tool_choice", "a model may call a tool as it likes: auto or none", "auto");
   }
   fields.Refuse("parallel_tool_calls", "answers are texts", true);
-  fields.Refuse("response_format", "answers are texts", {{"type", "text"}});
+  request.grammar = ResponseFormatField(fields, service);
   const Status count = service.queue().CheckCount(request.choices);
   if (!count.ok()) fields.Fail("n", std::string(count.message()));
   if (served.chat == nullptr) {
@@ -123,7 +124,8 @@ class ChatCompletions : public Answer {
                        .config = request_.config,
                        .row = i,
                        .adapter = request_.adapter,
-                       .top_scores = request_.logprobs});
+                       .top_scores = request_.logprobs,
+                       .grammar = request_.grammar});
     }
     return texts;
   }

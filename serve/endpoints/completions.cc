@@ -30,6 +30,7 @@ struct Prompt {
 struct CompletionRequest {
   std::vector<Prompt> prompts;
   models::Shared<models::GenerationConfig> config = {};
+  std::shared_ptr<const models::TokenGrammar> grammar = nullptr;
   int adapter = 0;
   int64_t choices = 1;  // of each prompt
   int64_t logprobs = -1;
@@ -80,7 +81,7 @@ Status ReadPrompts(const Service& service, const ordered_json& json, CompletionR
   return OkStatus();
 }
 
-StatusOr<CompletionRequest> Read(const Service& service, Fields& fields) {
+StatusOr<CompletionRequest> Read(Service& service, Fields& fields) {
   const ServedModel& served = service.served();
   CompletionRequest request;
   request.adapter = ModelField(fields, service);
@@ -95,6 +96,7 @@ StatusOr<CompletionRequest> Read(const Service& service, Fields& fields) {
   request.only_echo = !writes && !scores;
   request.token_ids = fields.Flag("return_token_ids").value_or(false);
   request.stream_usage = StreamUsageField(fields);
+  request.grammar = ResponseFormatField(fields, service);
   fields.Allow({"user"});
   fields.Refuse("suffix", "texts are continued at their end alone");
   if (const auto best = fields.Integer("best_of", 1); best && *best != request.choices) {
@@ -181,7 +183,8 @@ class Completions : public Answer {
                        .row = static_cast<int64_t>(i),
                        .adapter = request_.adapter,
                        .score_prompt = request_.echo && request_.logprobs >= 0,
-                       .top_scores = request_.logprobs});
+                       .top_scores = request_.logprobs,
+                       .grammar = request_.grammar});
     }
     return texts;
   }
