@@ -8,6 +8,7 @@
 #include <new>
 #include <utility>
 
+#include "./corpus/engine/hash.h"
 #include "absl/strings/ascii.h"
 #include "base/json_ordered.h"
 #include "nn/module.h"
@@ -195,6 +196,14 @@ const std::string& Service::NameOf(int adapter) const {
 
 std::string Service::NewId(std::string_view kind) {
   return Concat(kind, "-", started_unix_, "-", next_id_++);
+}
+
+std::string Service::NewCallId() {
+  constexpr std::string_view kDigits = "0123456789abcdefghijklmnopqrstuvwxyz";
+  uint64_t number = data::HashBytes(NewId("call"));
+  std::string id;
+  for (int i = 0; i < 9; ++i, number /= kDigits.size()) id += kDigits[number % kDigits.size()];
+  return id;
 }
 
 // ---- Answers ------------------------------------------------------------------------------------

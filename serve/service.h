@@ -115,6 +115,8 @@ class Service {
   const std::string& NameOf(int adapter) const;
   // "cmpl-18f0c2a-17": new each time.
   std::string NewId(std::string_view kind);
+  // Of a tool's call: nine letters and digits, which Mistral's templates ask for.
+  std::string NewCallId();
 
   // An answer of this status, counted.
   void Respond(const net::HttpExchange& exchange, int http_status,

@@ -40,14 +40,24 @@ nlohmann::json SamplingFields(Fields& fields, const ServedModel& served) {
     fields.Setting(option, &asked);
   }
   CheckSettings(fields, served, &asked);
+  // Who says how tokens are chosen asks for no beams, which would choose otherwise.
+  for (const auto& [key, value] : asked.items()) {
+    if (key == "seed" || key == "max_new_tokens" || key == "max_length") continue;
+    asked["num_beams"] = 1;
+    break;
+  }
   return asked;
 }
 
 StatusOr<models::GenerationConfig> ConfigOf(const ServedModel& served,
                                             const nlohmann::json& asked) {
-  models::GenerationConfig defaults = served.defaults;
-  defaults.num_beams = 1;
-  return models::WithSettings(std::move(defaults), asked);
+  TESSERA_ASSIGN_OR_RETURN(models::GenerationConfig config,
+                           models::WithSettings(served.defaults, asked));
+  if (config.max_new_tokens == 0) config.num_beams = 1;  // nothing is written
+  if (config.num_beams == 1) return config;
+  return InvalidArgument("the model's generation_config.json asks for ", config.num_beams,
+                         " beams, which a server does not search; say how tokens are chosen "
+                         "(\"temperature\": 0 takes the likeliest)");
 }
 
 int ModelField(Fields& fields, const Service& service) {

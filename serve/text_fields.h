@@ -20,8 +20,8 @@ namespace tessera::serve {
 // (models/generation/generation_config.h); a field may have Hugging Face's name or OpenAI's.
 nlohmann::json SamplingFields(Fields& fields, const ServedModel& served);
 
-// `asked` over the defaults of the model's folder, which are those of `tessera generate` but for
-// beams: a server searches none.
+// `asked` over the defaults of the model's folder, which are those of `tessera generate`.
+// InvalidArgument where they ask for beams.
 StatusOr<models::GenerationConfig> ConfigOf(const ServedModel& served, const nlohmann::json& asked);
 
 // Number of `model`, which fails as NotFound by itself.

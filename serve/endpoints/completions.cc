@@ -85,7 +85,7 @@ StatusOr<CompletionRequest> Read(Service& service, Fields& fields) {
   const ServedModel& served = service.served();
   CompletionRequest request;
   request.adapter = ModelField(fields, service);
-  const nlohmann::json asked = SamplingFields(fields, served);
+  nlohmann::json asked = SamplingFields(fields, served);
   request.choices = fields.Integer("n", 1, kMostChoices).value_or(1);
   request.logprobs = fields.Integer("logprobs", 0, kMostLogprobs).value_or(-1);
   request.echo = fields.Flag("echo").value_or(false);
@@ -111,6 +111,8 @@ StatusOr<CompletionRequest> Read(Service& service, Fields& fields) {
   const Status read = ReadPrompts(service, *prompt, &request);
   if (!read.ok()) fields.Fail("prompt", std::string(read.message()));
   TESSERA_RETURN_IF_ERROR(fields.Finish());
+  // What must fit a grammar is written without the beams that a folder may ask for.
+  if (request.grammar != nullptr) asked["num_beams"] = 1;
   TESSERA_ASSIGN_OR_RETURN(request.config, ConfigOf(served, asked));
   return request;
 }

@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <cctype>
+#include <filesystem>
 #include <fstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "data/tokenizer/tokenizer.h"
@@ -157,6 +159,185 @@ TEST_F(ServeJsonTest, RefusesFormatsByName) {
                      {"response_format", JsonSchema(kPerson, true)}},
                     "num_beams"),
             "");
+}
+
+// Templates of the families that write calls, each in its form.
+const std::pair<const char*, const char*> kForms[] = {
+    {"qwen", "<tool_call></tool_call>"},
+    {"llama", R"({"name": function name, "parameters": its})"},
+    {"mistral", "[TOOL_CALLS]"}};
+
+const ordered_json kTools = ordered_json::parse(
+    R"([{"type": "function", "function": {"name": "weather", "parameters": {"type": "object",)"
+    R"( "properties": {"city": {"$ref": "#/$defs/city"}}, "required": ["city"],)"
+    R"( "additionalProperties": false, "$defs": {"city": {"enum": ["Rome", "Oslo"]}}}}},)"
+    R"( {"type": "function", "function": {"name": "clock"}}])");
+
+// The model's folder with another template.
+std::string FolderWithTemplate(const std::string& from, const std::string& folder,
+                               const std::string& text) {
+  std::filesystem::copy(from, folder);
+  std::ofstream(folder + "/chat_template.jinja") << text;
+  return folder;
+}
+
+TEST_F(ServeJsonTest, ACallThatIsAskedForIsMade) {
+  for (const auto& [name, form] : kForms) {
+    const std::string folder = FolderWithTemplate(
+        Folder(), Path(name),
+        std::string("{% if tools %}") + form +
+            "{{ tools | tojson }}{% endif %}{% for m in messages %}<|user|>{{ m.content }}"
+            "{% for c in m.tool_calls or [] %}{{ c.function.arguments.city }}{% endfor %}"
+            "{% endfor %}<|assistant|>");
+    const RunningServe server(folder, Path(std::string(name) + ".log"));
+    HttpClient client = ClientOf(server);
+    ordered_json body = {
+        {"messages", {{{"role", "user"}, {"content", "Is it warm?"}}}},
+        {"tools", kTools},
+        {"tool_choice", {{"type", "function"}, {"function", {{"name", "weather"}}}}},
+        {"parallel_tool_calls", false},
+        {"max_tokens", 90}};
+    const ordered_json choice = Post(client, kChat, body)["choices"][0];
+    EXPECT_EQ(choice["finish_reason"], "tool_calls") << choice;
+    EXPECT_TRUE(choice["message"]["content"].is_null()) << choice;
+    const ordered_json calls = choice["message"]["tool_calls"];
+    ASSERT_EQ(calls.size(), 1u) << choice;
+    EXPECT_EQ(calls[0]["type"], "function");
+    EXPECT_EQ(calls[0]["id"].get<std::string>().size(), 9u);
+    EXPECT_EQ(calls[0]["function"]["name"], "weather");
+    const auto arguments =
+        ordered_json::parse(calls[0]["function"]["arguments"].get<std::string>());
+    EXPECT_TRUE(arguments["city"] == "Rome" || arguments["city"] == "Oslo") << arguments;
+
+    // The same in a stream.
+    body["stream"] = true;
+    const HttpResponse stream =
+        Send(client, {.method = "POST", .path = kChat, .body = body.dump()});
+    std::string streamed, finish;
+    for (size_t at = stream.body.find("data: {"); at != std::string::npos;
+         at = stream.body.find("data: {", at + 1)) {
+      const auto event =
+          ordered_json::parse(stream.body.substr(at + 6, stream.body.find("\n\n", at) - at - 6));
+      const ordered_json& delta = event["choices"][0]["delta"];
+      EXPECT_TRUE(delta.value("content", "").empty()) << event;
+      if (event["choices"][0]["finish_reason"].is_string()) {
+        finish = event["choices"][0]["finish_reason"];
+      }
+      if (!delta.contains("tool_calls")) continue;
+      EXPECT_EQ(delta["tool_calls"][0]["index"], 0);
+      streamed += delta["tool_calls"][0]["function"]["arguments"];
+    }
+    EXPECT_EQ(streamed, calls[0]["function"]["arguments"]);
+    EXPECT_EQ(finish, "tool_calls");
+    body.erase("stream");
+
+    // Its result, with arguments as a text or as an object: the same prompt.
+    ordered_json said = choice["message"];
+    body["messages"].push_back(said);
+    body["messages"].push_back(
+        {{"role", "tool"}, {"tool_call_id", calls[0]["id"]}, {"content", "20"}});
+    body["tool_choice"] = "required";
+    const ordered_json second = Post(client, kChat, body);
+    EXPECT_EQ(second["choices"][0]["finish_reason"], "tool_calls") << second;
+    body["messages"][1]["tool_calls"][0]["function"]["arguments"] = arguments;
+    const ordered_json again = Post(client, kChat, body);
+    EXPECT_EQ(again["usage"], second["usage"]);
+    EXPECT_EQ(again["choices"][0]["message"]["tool_calls"][0]["function"],
+              second["choices"][0]["message"]["tool_calls"][0]["function"]);
+    // Without tools, words.
+    body["tool_choice"] = "none";
+    EXPECT_FALSE(Post(client, kChat, body)["choices"][0]["message"].contains("tool_calls"));
+  }
+}
+
+TEST_F(ServeJsonTest, RefusesToolsByName) {
+  const std::string folder =
+      FolderWithTemplate(Folder(), Path("tools"), "<tool_call>{{ messages | tojson }}");
+  const RunningServe server(folder, Path("log"));
+  HttpClient client = ClientOf(server);
+  const auto refusal = [&](const ordered_json& fields, const std::string& param) {
+    ordered_json body = {{"messages", {{{"role", "user"}, {"content", "Hi"}}}}, {"max_tokens", 3}};
+    body.update(fields);
+    return Refusal(client, kChat, body, param);
+  };
+  EXPECT_EQ(refusal({{"tool_choice", "required"}}, "tool_choice"), "tool_choice: needs `tools`");
+  EXPECT_NE(refusal({{"tool_choice", "always"}}, "tool_choice").find("must be none, auto"),
+            std::string::npos);
+  const ordered_json other = {{"type", "function"}, {"function", {{"name", "other"}}}};
+  EXPECT_EQ(refusal({{"tools", kTools}, {"tool_choice", other}}, "tool_choice"),
+            "tool_choice: no tool is called 'other'");
+  EXPECT_EQ(refusal({{"tools", {{{"type", "function"}, {"function", {{"name", 3}}}}}}}, "tools"),
+            "tools[0].function.name: must be a text");
+  ordered_json tools = kTools;
+  tools[0]["function"]["parameters"]["properties"]["city"] = {{"type", "town"}};
+  const std::string wrong = refusal({{"tools", tools}, {"tool_choice", "required"}}, "tools");
+  EXPECT_TRUE(wrong.starts_with("tools[0].function.parameters: 'properties.city")) << wrong;
+  EXPECT_NE(refusal({{"chat_template_kwargs", 3}}, "chat_template_kwargs"), "");
+  EXPECT_NE(refusal({{"chat_template_kwargs", {{"tools", 3}}}}, "chat_template_kwargs"), "");
+}
+
+TEST_F(ServeJsonTest, ReasoningIsApartWhereTheTemplateKnowsIt) {
+  const std::string folder = FolderWithTemplate(
+      Folder(), Path("reasoning"),
+      "{{ messages[0].content }}{% if enable_thinking is defined and not enable_thinking %}"
+      "<think>\n\n</think>\n\n{% else %}<think>\n{% endif %}");
+  const RunningServe server(folder, Path("log"));
+  HttpClient client = ClientOf(server);
+  ordered_json body = {{"messages", {{{"role", "user"}, {"content", "Hi"}}}}, {"max_tokens", 8}};
+  const ordered_json thought = Post(client, kChat, body)["choices"][0]["message"];
+  EXPECT_FALSE(thought.value("reasoning_content", "").empty()) << thought;
+  EXPECT_EQ(thought["content"], "") << thought;
+  body["chat_template_kwargs"] = {{"enable_thinking", false}};
+  const ordered_json said = Post(client, kChat, body)["choices"][0]["message"];
+  EXPECT_FALSE(said.contains("reasoning_content")) << said;
+  EXPECT_FALSE(said["content"].get<std::string>().empty()) << said;
+  // What must fit a schema is an answer, not a thought.
+  body.erase("chat_template_kwargs");
+  body["max_tokens"] = 60;
+  body["response_format"] = JsonSchema(kPerson, true);
+  const ordered_json person = Post(client, kChat, body)["choices"][0]["message"];
+  EXPECT_TRUE(ordered_json::accept(person["content"].get<std::string>())) << person;
+}
+
+TEST_F(ServeJsonTest, OneModelByItsId) {
+  const RunningServe server(Folder(), Path("log"), {"--cors-origin", "https://chat.example.com"});
+  HttpClient client = ClientOf(server);
+  const HttpResponse model = Send(client, {.path = "/v1/models/served"});
+  EXPECT_EQ(model.status, 200);
+  EXPECT_EQ(ordered_json::parse(model.body)["id"], "served");
+  EXPECT_EQ(Send(client, {.path = "/v1/models/ser%76ed"}).status, 200);
+  const HttpResponse missing = Send(client, {.path = "/v1/models/other"});
+  EXPECT_EQ(missing.status, 404);
+  EXPECT_EQ(ordered_json::parse(missing.body)["error"]["code"], "model_not_found");
+}
+
+TEST_F(ServeJsonTest, PagesOfOneOriginMayAsk) {
+  const std::string kOrigin = "https://chat.example.com";
+  const RunningServe server(Folder(), Path("log"), {"--cors-origin", kOrigin});
+  HttpClient client = ClientOf(server);
+  const HttpResponse before =
+      Send(client, {.method = "OPTIONS",
+                    .path = kChat,
+                    .headers = {{"Origin", kOrigin}, {"Access-Control-Request-Method", "POST"}}});
+  EXPECT_EQ(before.status, 204);
+  ASSERT_NE(before.Find("access-control-allow-origin"), nullptr);
+  EXPECT_EQ(*before.Find("access-control-allow-origin"), kOrigin);
+  EXPECT_NE(before.Find("access-control-allow-methods")->find("POST"), std::string::npos);
+  for (const bool streams : {false, true}) {
+    const ordered_json body = {{"prompt", "red"}, {"max_tokens", 2}, {"stream", streams}};
+    const HttpResponse answer = Send(client, {.method = "POST",
+                                              .path = kCompletions,
+                                              .headers = {{"Origin", kOrigin}},
+                                              .body = body.dump()});
+    EXPECT_EQ(answer.status, 200);
+    ASSERT_NE(answer.Find("access-control-allow-origin"), nullptr) << streams;
+  }
+  const HttpResponse other =
+      Send(client, {.path = "/v1/models", .headers = {{"Origin", "https://evil.example.com"}}});
+  EXPECT_EQ(other.status, 403);
+  EXPECT_EQ(other.Find("access-control-allow-origin"), nullptr);
+  ExpectError({"serve", "--model", Folder(), "--cors-origin", "example.com/page"}, 2,
+              "--cors-origin must be as");
 }
 
 TEST_F(ServeJsonTest, GenerateWritesWhatASchemaSays) {
