@@ -379,7 +379,7 @@ TEST(CApiTest, TextFitsASchema) {
   const ContextHandle context = ContextOf(model);
   tsr_generate_options options = {};
   options.size = sizeof(options);
-  options.max_new_tokens = 40;
+  options.max_new_tokens = 27;
   options.json_schema = R"({"type": "array", "items": {"type": "boolean"}, "maxItems": 3})";
   std::string message;
   const auto write = [&](Generated* text) {
