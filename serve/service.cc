@@ -8,9 +8,9 @@
 #include <new>
 #include <utility>
 
-#include "./corpus/engine/hash.h"
 #include "absl/strings/ascii.h"
 #include "base/json_ordered.h"
+#include "data/tokenizer/tokenizer.h"
 #include "nn/module.h"
 #include "serve/endpoints/endpoints.h"
 
