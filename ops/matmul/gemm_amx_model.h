@@ -111,6 +111,7 @@ inline const GemmKernels<float> kModelKernels = [] {
   kernels.pack_b = PackForModel<false>;
   kernels.tile = AmxTile<ModelTiles>;
   kernels.skinny = nullptr;
+  kernels.rows_tile = nullptr;
   return kernels;
 }();
 

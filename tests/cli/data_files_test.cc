@@ -38,7 +38,7 @@ class DataFilesTest : public CliRuns {
         {"causal_lm", {*model_, "--task", "causal_lm"}},
         {"text_classification",
          {"bert-tiny", "--tokenizer", Path("words"), "--task", "text_classification",
-          "--text-column", "text", "--label-column", "label", "--config-overrides",
+          "--text-column", "text", "--label-columns", "label", "--config-overrides",
           "hidden_size=16,num_hidden_layers=1,num_attention_heads=2,intermediate_size=16"}},
         {"seq2seq",
          {"t5-small", "--tokenizer", "byte", "--task", "seq2seq", "--source-column",
@@ -146,7 +146,7 @@ TEST_F(DataFilesTest, WhatIsNotThereIsNamed) {
     return all;
   };
   ExpectError(with({"--data", Folder(), "--split", "trian"}), 2,
-              "set: no split 'trian'; did you mean 'train'? there are: train");
+              "set: no split 'trian'; did you mean 'train'?; there are: train");
   ExpectError(with({"--data", kFiles + ".parquet", "--split", "train"}), 2,
               "split is 'train', but data is no folder of a data set: " + kFiles + ".parquet");
   ExpectError(with({"--data", Folder(), "--split", "train", "--dataset-config-name", "fr"}), 2,

@@ -98,12 +98,12 @@ install_file 644 third_party/json/nlohmann/json.hpp "$prefix/include/tessera/int
   install_pc tessera-nn "Models, their parts, optimizers and data, for C++20" \
     'Requires: nlohmann_json' \
     'Libs: -L${prefix}/lib -ltessera_cpp_nn' \
-    'Libs.private: -lcsv -ljpeg -llz4 -lpng -lsnappy -lz -lzstd -lm' \
+    'Libs.private: -lcsv -ljpeg -llz4 -lpng -lsnappy -lyaml-cpp -lz -lzstd -lm' \
     'Cflags: -std=c++20 -I${prefix}/include -I${prefix}/include/tessera/internal/json'
   install_pc tessera-train "The trainer and its parallel layouts, for C++20" \
     "Requires: tessera-nn = $version" \
     'Libs: -L${prefix}/lib -ltessera_cpp_train' \
-    'Libs.private: -labsl_str_format_internal -labsl_strings -labsl_throw_delegate -lyaml-cpp'
+    'Libs.private: -labsl_str_format_internal -labsl_strings -labsl_throw_delegate'
   install_pc tessera-main "The command line as a library, for C++20" \
     "Requires: tessera-train = $version" \
     'Libs: -L${prefix}/lib -ltessera_cpp_main' \

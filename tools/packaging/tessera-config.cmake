@@ -59,10 +59,10 @@ _tessera_library(training tessera_training include m)
 
 find_package(nlohmann_json QUIET)
 if(nlohmann_json_FOUND)
-  _tessera_library(nn tessera_cpp_nn include csv jpeg lz4 png snappy z zstd m)
+  _tessera_library(nn tessera_cpp_nn include csv jpeg lz4 png snappy yaml-cpp z zstd m)
   _tessera_cpp(nn)
   _tessera_library(train tessera_cpp_train include tessera::nn_static
-    absl_str_format_internal absl_strings absl_throw_delegate yaml-cpp)
+    absl_str_format_internal absl_strings absl_throw_delegate)
   _tessera_cpp(train)
   set_property(TARGET tessera::train APPEND PROPERTY INTERFACE_LINK_LIBRARIES tessera::nn)
   _tessera_library(main tessera_cpp_main include tessera::train_static

@@ -31,7 +31,7 @@ const OptionTable& DataConfig::Table() {
           .Add("dataset_config_name", &DataConfig::dataset_config_name,
                "the configuration of a data-set folder, of those that its README.md lists",
                {.unset = "the default one",
-                .needs = {{{"split"}}, {{"val_split"}}},
+                .needs = {{{"split"}, {"val_split"}}},
                 .changes_results = false,
                 .evaluation = true})
           .Add("val_data", &DataConfig::val_data, "validation data; wins over `val_fraction`",
