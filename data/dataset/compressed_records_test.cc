@@ -123,7 +123,8 @@ TEST_F(FoldersTest, MembersOfAColumn) {
     const std::string path = kColumns + name;
     int compared = 0;
     const Lines records = RecordsOf(path);
-    for (const auto& [key, value] : Json::parse(records[0]).items()) {
+    const Json first = Json::parse(records[0]);
+    for (const auto& [key, value] : first.items()) {
       if (!value.is_object()) continue;
       for (const auto& [member, inner] : value.items()) {
         const auto read = [&](const std::string& from, Lines* to) {

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cmath>
 
+#include "base/file.h"
 #include "base/json_ordered.h"
 
 namespace tessera::data {
@@ -57,13 +58,16 @@ TEST(OrderedJsonTest, ManyKeysTakeTheTimeOfSortingThem) {
 
 TEST(JsonRecordsTest, LinesMayHoldWhatPythonWrites) {
   int records = 0;
-  const Status read = ForEachJsonRecord(
-      "lines", "\xEF\xBB\xBF{\"score\": NaN}\n\n{\"score\": -Infinity}\r\n{\"score\": Infinity}",
-      [&](const Json& record, const std::string&) {
-        EXPECT_FALSE(std::isfinite(record["score"].get<double>()));
-        ++records;
-        return OkStatus();
-      });
+  const std::string path = testing::TempDir() + "/lines";
+  ASSERT_TRUE(WriteFileAtomically(path,
+                                  "\xEF\xBB\xBF{\"score\": NaN}\n\n{\"score\": -Infinity}\r\n"
+                                  "{\"score\": Infinity}")
+                  .ok());
+  const Status read = ForEachJsonRecord(path, [&](const Json& record, const std::string&) {
+    EXPECT_FALSE(std::isfinite(record["score"].get<double>()));
+    ++records;
+    return OkStatus();
+  });
   EXPECT_TRUE(read.ok()) << Message(read);
   EXPECT_EQ(records, 3);
 }
