@@ -120,7 +120,9 @@ void AddTokenizeCommand(CLI::App& app, CommandState& state) {
            "vocab.txt), a tar archive of one, a GGUF file, byte or char",
            {.type = "DIR"})
       .Add("input", &F::input,
-           "text or JSON-lines files, or directories of them; may be given several times",
+           "files of text or of records (JSON lines, tables, Parquet, Arrow), or directories of "
+           "them; "
+           "may be given several times",
            {.type = "FILE"})
       .Add("chat", &F::chat,
            "conversations instead, printed as the folder's chat template has them: JSON lines, or "

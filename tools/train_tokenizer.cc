@@ -51,7 +51,9 @@ void AddTrainTokenizerCommand(CLI::App& app, CommandState& state) {
   OptionTable table = OptionTable::Of<F>("Options");
   table
       .Add("input", &F::input,
-           "text or JSON-lines files, or directories of them; may be given several times",
+           "files of text or of records (JSON lines, tables, Parquet, Arrow), or directories of "
+           "them; "
+           "may be given several times",
            {.type = "FILE"})
       .Add("output", &F::output, "the tokenizer's folder", {.type = "DIR"})
       .Include<F, data::TokenizerTrainingOptions>();

@@ -48,7 +48,7 @@ class ArrowBatch {
     const ArrowField* field = nullptr;  // of the schema, which outlives the batch
     int64_t length = 0;
     int64_t null_count = 0;
-    std::vector<ByteBuffer> buffers;  // that of nulls first
+    std::vector<ByteBuffer> buffers;  // the bits of nulls come first
     std::vector<Node> children;
   };
   class Loader;

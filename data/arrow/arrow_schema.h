@@ -15,9 +15,9 @@
 
 namespace tessera::data {
 
-// The buffers of a column behind that of its nulls.
+// Which buffers a column has beside the bits of its nulls.
 enum class ArrowLayout {
-  kNull,       // none, not even that of nulls
+  kNull,       // none, and no bits of nulls
   kBits,       // truth values
   kFixed,      // one of values
   kStrings,    // offsets, bytes

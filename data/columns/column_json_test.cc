@@ -69,7 +69,7 @@ ColumnType Decimal(int byte_width, int scale) {
           .zone = {}};
 }
 
-// The texts of all rows; the value of each is that of its text.
+// The text of each row. JsonOf must give what parsing that text gives.
 std::vector<std::string> Texts(const Column& column) {
   std::vector<std::string> texts;
   for (int64_t row = 0; row < column.length; ++row) {

@@ -12,9 +12,9 @@
 namespace tessera::data {
 namespace {
 
-// A bound of what a byte of each codec can become: a back reference of 64 bytes in two or three
-// (Snappy), of 258 bytes in two bits (deflate), of 128 KiB in four bytes (Zstandard), of 255 in one
-// (LZ4).
+// How many bytes one compressed byte can become at most. A back reference copies 64 bytes and takes
+// two or three (Snappy), copies 258 and takes two bits (deflate), copies 128 KiB and takes four
+// bytes (Zstandard), or copies 255 for each further byte (LZ4).
 int64_t LargestRatio(Codec codec) {
   switch (codec) {
     case Codec::kSnappy:

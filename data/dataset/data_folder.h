@@ -38,8 +38,8 @@ bool NamesSplit(const std::string& path);
 // that there are, for a split or a configuration that is not there.
 StatusOr<std::vector<std::string>> FilesOfData(const std::string& path);
 
-// One of those files, by whose name the others are of its kind; the path itself where there is
-// none.
+// The first of those files, whose name says what kind of file all of them are. The path itself
+// where there is no such file.
 std::string FirstFileOfData(const std::string& path);
 
 }  // namespace tessera::data

@@ -25,11 +25,9 @@ Status VisitObject(const Json& record, const std::string& where, const JsonRecor
   return visit(record, where);
 }
 
-Status VisitArray(const std::string& path, TextPieces* pieces, std::string_view first,
-                  const JsonRecordVisitor& visit) {
-  std::string text(first);
-  TESSERA_ASSIGN_OR_RETURN(const std::string_view rest, pieces->Rest());
-  text += rest;
+Status VisitArray(const std::string& path, const JsonRecordVisitor& visit) {
+  TESSERA_ASSIGN_OR_RETURN(TextPieces pieces, TextPieces::Open(path));
+  TESSERA_ASSIGN_OR_RETURN(const std::string_view text, pieces.Rest());
   TESSERA_ASSIGN_OR_RETURN(const Json array, ParseOrderedJson(text, path));
   for (size_t i = 0; i < array.size(); ++i) {
     TESSERA_RETURN_IF_ERROR(VisitObject(array[i], Concat(path, "[", i, "]"), visit));
@@ -42,7 +40,7 @@ Status VisitText(const std::string& path, const JsonRecordVisitor& visit) {
   TESSERA_ASSIGN_OR_RETURN(std::string_view piece, pieces.Next());
   const size_t first = piece.find_first_not_of(kBlanks);
   if (first != std::string_view::npos && piece[first] == '[') {
-    return VisitArray(path, &pieces, piece, visit);
+    return VisitArray(path, visit);
   }
   for (size_t number = 1; !piece.empty();) {
     for (; !piece.empty(); ++number) {

@@ -42,8 +42,10 @@ StatusOr<std::string_view> TextPieces::Read(size_t least) {
                              source_->Read(bytes_.data() + before, kPieceBytes));
     bytes_.resize(before + count);
     more = count > 0;
-    const size_t line = more ? bytes_.rfind('\n') : bytes_.size() - 1;
-    end = line == std::string::npos ? 0 : line + 1;
+    // Of what is new alone, so that a line of any length is searched once.
+    const size_t line = std::string_view(bytes_).substr(before).rfind('\n');
+    if (line != std::string_view::npos) end = before + line + 1;
+    if (!more) end = bytes_.size();
   }
   given_ = end;
   return TextIn(std::string_view(bytes_).substr(0, end), path_, offset_);

@@ -8,8 +8,9 @@
 //     if (piece.empty()) break;
 //   }
 //
-// A file that is not compressed is one piece, the mapped file. Of others the memory is a fixed one
-// and that of the longest line. What is wrong with a text is said as TextIn says it (text_file.h).
+// A file that is not compressed is mapped and given as one piece. Others are read in pieces of some
+// megabytes, or of one line where that is longer. Text that is not UTF-8 is refused by TextIn
+// (text_file.h).
 #ifndef TESSERA_DATA_DATASET_TEXT_PIECES_H_
 #define TESSERA_DATA_DATASET_TEXT_PIECES_H_
 

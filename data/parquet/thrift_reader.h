@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Thrift's compact protocol, which Parquet's metadata is written in: a reader that is told what it
-// wants and skips the rest. The protocol: github.com/apache/thrift, doc/specs/
-// thrift-compact-protocol.md.
+// A reader of Thrift's compact protocol, in which Parquet's metadata is written. It reads the
+// fields that a caller asks for and skips the rest. The protocol: github.com/apache/thrift,
+// doc/specs/ thrift-compact-protocol.md.
 //
 //   ThriftReader in(bytes);
 //   in.Struct([&](int id) {

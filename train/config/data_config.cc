@@ -25,8 +25,7 @@ const OptionTable& DataConfig::Table() {
               "a folder, `byte` or `char`; the small presets take bytes",
               {.type = "DIR", .unset = "the model's", .changes_results = false, .evaluation = true})
           .Add("split", &DataConfig::split,
-               "the split of `data`, which is a data-set folder, that is read (`train`); a folder "
-               "without it is that of a task",
+               "reads this split (`train`) of `data`, which must be a data-set folder",
                {.unset = "none", .changes_results = false, .evaluation = true})
           .Add("dataset_config_name", &DataConfig::dataset_config_name,
                "the configuration of a data-set folder, of those that its README.md lists",
