@@ -146,8 +146,9 @@ TEST_F(FoldersTest, MembersOfAColumn) {
 
 TEST_F(FoldersTest, CompressedTextIsTheText) {
   std::string lines, table = "text,label\n", plain;
-  for (int i = 0; i < 20000; ++i) {
-    const std::string text = "text \xC3\xA4 number " + std::to_string(i * i);
+  // More than a piece of what is decompressed (text_pieces.h).
+  for (int i = 0; i < 120000; ++i) {
+    const std::string text = "text \xC3\xA4 number " + std::to_string(int64_t{i} * i);
     lines += Json({{"text", text}, {"label", i % 3}}).dump() + "\n";
     table += "\"" + text + ",\nand more\"," + std::to_string(i % 3) + "\n";
     plain += text + "\n";
@@ -179,6 +180,17 @@ TEST_F(FoldersTest, CompressedTextIsTheText) {
         EXPECT_EQ(FieldsOf(small, {"text"}), FieldsOf(whole, {"text"}));
       }
     }
+  }
+}
+
+// Lines that are longer than a piece, and an array in one line.
+TEST_F(FoldersTest, LongLinesAreWhole) {
+  const std::string text(std::size_t{9} << 20, 'x');
+  const std::string line = Json({{"text", text}}).dump();
+  for (const std::string& bytes : {line + "\n" + line + "\n{\"text\": \"b\"}", "[" + line + "]"}) {
+    const Lines whole = RecordsOf(Put("a.json", bytes));
+    ASSERT_EQ(whole[0].size(), line.size());
+    EXPECT_EQ(RecordsOf(Put("a.json.gz", Compressed(bytes, Compression::kGzip))), whole);
   }
 }
 
