@@ -289,10 +289,14 @@ class Product {
     const bool skinny = IsSkinny(m_);
     const bool across = skinny && ReadsInPlace() && b_.width_stride == 1;
     const int64_t nr = kernels_.nr;
-    const int64_t share = CeilDiv(n_, int64_t{4} * threads_);
     const int64_t most = across ? kSkinnyColumns : kNarrowColumns;
     const int64_t least = across ? 8 * nr : nr;
-    const int64_t width = RoundUp(std::clamp(share, least, most), nr);
+    // Of panels that are packed already, a thread takes one range: the panel that a tile fetches is
+    // its own next one, and A is packed once per thread.
+    const int64_t share = packed_b_ != nullptr
+                              ? CeilDiv(n_, threads_)
+                              : std::clamp(CeilDiv(n_, int64_t{4} * threads_), least, most);
+    const int64_t width = RoundUp(share, nr);
     Spread(CeilDiv(n_, width), m_ * n_ * k_, [&](int64_t task) {
       const int64_t j = task * width;
       const int64_t columns = std::min(width, n_ - j);
