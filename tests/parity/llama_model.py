@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Llama, Mistral, Qwen2, Qwen3 and Gemma 3 against transformers, in outputs, gradients and generation.
+"""Llama and its like against transformers, in outputs, gradients and generation.
 
     pip install torch safetensors transformers        (4.57.6 and a 5.x, in folders of their own)
     bazel build -c opt //tools:tessera //tests/parity:resave_model
@@ -7,7 +7,8 @@
 
 Random models of unusual shapes are run by the program and by transformers in float64, from folders
 that the installed transformers wrote: `rope_scaling` by version 4, `rope_parameters` by 5. Printed is
-the worst relative error ||a-b||/||b|| of outputs and of gradients; generation is compared token by
+the worst relative error ||a-b||/||b|| of outputs and of gradients, and of logits in bfloat16 that of
+transformers' own; generation is compared token by
 token, greedy and with beams, and what the program saves is loaded again.
 """
 import sys
@@ -60,6 +61,31 @@ MODELS = {
                     layer_types=["sliding_attention", "full_attention", "sliding_attention"]),
     "gemma3_untied": llama("gemma3_text", head_dim=8, sliding_window=5, pad_token_id=3,
                            tie_word_embeddings=False, attention_bias=True, num_hidden_layers=7),
+    "gemma3_capped": llama("gemma3_text", head_dim=8, sliding_window=5, final_logit_softcapping=1.5),
+    "gemma2": llama("gemma2", head_dim=10, sliding_window=4, query_pre_attn_scalar=7,
+                    attn_logit_softcapping=0.8, final_logit_softcapping=1.5),
+    "gemma2_untied": llama("gemma2", head_dim=8, sliding_window=5, pad_token_id=3,
+                           tie_word_embeddings=False, attention_bias=True,
+                           attn_logit_softcapping=None, final_logit_softcapping=None),
+    "olmo2": llama("olmo2", pad_token_id=3),
+    "olmo2_one_group": llama("olmo2", num_key_value_heads=None, attention_bias=True, pad_token_id=3,
+                             tie_word_embeddings=True,
+                             rope_scaling=dict(type="linear", factor=3.0)),
+    "smollm3": llama("smollm3", pad_token_id=3, no_rope_layer_interval=2),
+    "smollm3_windows": llama("smollm3", pad_token_id=3, no_rope_layers=[1, 0, 1], mlp_bias=True,
+                             use_sliding_window=True, sliding_window=4, attention_bias=True,
+                             tie_word_embeddings=False),
+    "phi3": llama("phi3", pad_token_id=3, sliding_window=5),
+    "phi3_longrope": llama("phi3", pad_token_id=3, num_key_value_heads=3, hidden_size=48,
+                           max_position_embeddings=48, original_max_position_embeddings=16,
+                           rope_scaling=dict(type="longrope", **FACTORS)),
+    "phi3_partial": llama("phi3", pad_token_id=3, hidden_size=60, partial_rotary_factor=0.8,
+                          max_position_embeddings=48, original_max_position_embeddings=16,
+                          tie_word_embeddings=True, rope_scaling=dict(type="longrope", **FACTORS)),
+    "glm": llama("glm", pad_token_id=3, head_dim=8, rms_norm_eps=1e-3),
+    "glm_whole": llama("glm", pad_token_id=3, head_dim=10, partial_rotary_factor=1.0,
+                       attention_bias=False, tie_word_embeddings=True),
+    "glm4": llama("glm4", pad_token_id=3, head_dim=8, attention_bias=False),
 }
 
 
@@ -107,7 +133,9 @@ def reference(model, inputs):
 
 def check_forward(report, program, folder, name, model):
     """A query that sees no key is NaN in transformers' plain attention, and zero in its default."""
-    default = type(model).from_pretrained(folder, attn_implementation="sdpa").eval()
+    # Which has no caps.
+    other = "eager" if name.startswith("gemma2") else "sdpa"
+    default = type(model).from_pretrained(folder, attn_implementation=other).eval()
     for kind in ("plain", "right", "left", "holes"):
         inputs = make_inputs(model.config, kind, seed=7)
         outputs, gradients = reference(model if kind == "plain" else default, inputs)
@@ -115,6 +143,19 @@ def check_forward(report, program, folder, name, model):
         got, got_gradients = forward(program, folder, inputs, flags=ALL_HIDDEN)
         report.error(f"{name} {kind} outputs", compare(got, outputs, rows), parity.TOLERANCE)
         report.error(f"{name} {kind} gradients", compare(got_gradients, gradients), parity.TOLERANCE)
+        if kind == "plain":
+            check_half(report, program, folder, name, inputs, outputs["logits"])
+
+
+def check_half(report, program, folder, name, inputs, want):
+    """Logits in bfloat16 are as near to those in float64 as transformers' are."""
+    model = AutoModelForCausalLM.from_pretrained(folder, attn_implementation="eager",
+                                                 dtype=torch.bfloat16).eval()
+    with torch.no_grad():
+        theirs = model(input_ids=inputs["input_ids"], use_cache=False).logits
+    got, _ = forward(program, folder, inputs, "bfloat16", gradients=False)
+    ours, theirs = (parity.relative_error(t, want, 1) for t in (got["logits"], theirs))
+    report(f"{name} plain bfloat16 logits", ours <= 1.2 * theirs, f"{ours:.2e}, {theirs:.2e}")
 
 
 def check_generation(report, program, folder, name, model):
