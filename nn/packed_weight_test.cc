@@ -10,6 +10,7 @@
 #include "autograd/autograd.h"
 #include "nn/embedding.h"
 #include "nn/linear.h"
+#include "nn/weight.h"
 #include "ops/random/random.h"
 
 namespace tessera::nn {
@@ -60,7 +61,7 @@ TEST(PackedWeightTest, ProductsReadTheCopy) {
   const auto linear = MakeLinear(LinearLayout::kOutIn);
   PackWeights(*linear);
   const std::vector<float> before = linear->Forward(Rows(5)).ToVector<float>();
-  linear->FindParameter("weight")->tensor.Fill(0);
+  Fill(linear->FindParameter("weight")->tensor, 0);
   EXPECT_EQ(linear->Forward(Rows(5)).ToVector<float>(), before);
 }
 

@@ -2,6 +2,8 @@
 // Text that a model writes, token by token.
 #include "models/generation/generate.h"
 
+#include <cstddef>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -12,6 +14,7 @@
 #include "base/utf8.h"
 #include "data/chat/chat_tokens.h"
 #include "models/generation/generation_config.h"
+#include "models/generation/grammar/json_grammar.h"
 #include "models/generation/special_tokens.h"
 #include "models/open/answer_config.h"
 #include "runtime/border.h"
@@ -49,6 +52,19 @@ StatusOr<std::vector<std::string>> StopTexts(const tsr_generate_options& options
   return texts;
 }
 
+bool HasSchema(const tsr_generate_options& options) {
+  return options.json_schema != nullptr && *options.json_schema != '\0';
+}
+
+// What the text must fit; nullptr: anything.
+StatusOr<std::shared_ptr<const models::TokenGrammar>> GrammarOf(
+    const tsr_model& model, const tsr_generate_options& options) {
+  if (!HasSchema(options)) return std::shared_ptr<const models::TokenGrammar>();
+  TESSERA_ASSIGN_OR_RETURN(const data::Tokenizer* const tokenizer, TokenizerOf(model));
+  return models::TokenGrammarOfSchema(options.json_schema, "tsr_generate_options: json_schema",
+                                      *tokenizer);
+}
+
 // Members that are 0 ask for nothing; those of tsr_generate_options_set win.
 StatusOr<GenerationConfig> ConfigOf(const GenerationConfig& defaults,
                                     const tsr_generate_options& options) {
@@ -75,14 +91,27 @@ StatusOr<GenerationConfig> ConfigOf(const GenerationConfig& defaults,
     TESSERA_ASSIGN_OR_RETURN(asked["stop_strings"], StopTexts(options));
   }
   if (options.settings != nullptr) asked.update(options.settings->asked);
+  if (HasSchema(options)) {
+    if (asked.value("num_beams", 1) > 1) {
+      return InvalidArgument(
+          "tsr_generate_options: json_schema does not go with num_beams above 1");
+    }
+    asked["num_beams"] = 1;  // whatever the folder asks for
+  }
   return models::WithSettings(defaults, asked);
+}
+
+// Whether the caller's options are of a version with `settings` (0.8.0).
+bool HasSettings(const tsr_generate_options& options) {
+  constexpr size_t kEnd = offsetof(tsr_generate_options, settings) + sizeof(tsr_settings*);
+  return options.size >= kEnd;
 }
 
 Status SetOption(tsr_generate_options* options, const char* name, const char* value) {
   TESSERA_RETURN_IF_ERROR(CheckGiven(options, "options"));
   TESSERA_RETURN_IF_ERROR(CheckGiven(name, "name"));
   TESSERA_RETURN_IF_ERROR(CheckGiven(value, "value"));
-  if (options->size < sizeof(tsr_generate_options)) {
+  if (!HasSettings(*options)) {
     return InvalidArgument("tsr_generate_options: size is ", options->size,
                            "; set it to sizeof(tsr_generate_options)");
   }
@@ -131,15 +160,19 @@ Status Generate(tsr_context* context, const PromptOf& prompt_of, const tsr_gener
   const tsr_model& model = call.model();
   TESSERA_ASSIGN_OR_RETURN(GenerationConfig config, ConfigOf(model.generation, options));
   TESSERA_ASSIGN_OR_RETURN(const std::vector<int64_t> prompt, prompt_of(call, &config));
+  TESSERA_ASSIGN_OR_RETURN(const auto grammar, GrammarOf(model, options));
   bool stopped = false;
   const auto on_token = [&](int64_t, int64_t id, std::string_view text) {
     const tsr_token token = {sizeof(tsr_token), id, text.data(), text.size(), TSR_END_NONE};
     stopped = callback(user, &token) != 0;
     return stopped ? Failure(StatusCode::kCancelled, "the callback ended it") : OkStatus();
   };
-  const StatusOr<std::vector<GenerationResult>> results = models::Generate(
-      *model.model, {prompt}, config,
-      {.tokenizer = model.tokenizer.get(), .on_token = on_token, .adapter = call.adapter()});
+  const StatusOr<std::vector<GenerationResult>> results =
+      models::Generate(*model.model, {prompt}, config,
+                       {.tokenizer = model.tokenizer.get(),
+                        .on_token = on_token,
+                        .grammar = grammar,
+                        .adapter = call.adapter()});
   if (stopped) return OkStatus();
   TESSERA_RETURN_IF_ERROR(results.status());
   const tsr_token last = {sizeof(tsr_token), -1, "", 0, EndOf(results->front().end)};
@@ -222,7 +255,7 @@ tsr_status* tsr_generate_options_set(tsr_generate_options* options, const char* 
 }
 
 void tsr_generate_options_clear(tsr_generate_options* options) {
-  if (options == nullptr || options->size < sizeof(tsr_generate_options)) return;
+  if (options == nullptr || !tessera::runtime::HasSettings(*options)) return;
   delete options->settings;
   options->settings = nullptr;
 }

@@ -336,6 +336,9 @@ typedef struct tsr_generate_options {
   size_t stop_count;
   uint64_t seed;
   struct tsr_settings* settings; /* what tsr_generate_options_set has put there */
+  /* The text of a JSON Schema, which the new text fits; "" or NULL: anything. Needs a tokenizer,
+   * and no beams. */
+  const char* json_schema;
 } tsr_generate_options;
 
 /* Sets a generation setting by its name, as the flags of `tessera generate` have it without their

@@ -15,7 +15,9 @@ void Answer::SendText(const std::string& data) {
   if (!begun_) {
     begun_ = true;
     service_.CountAnswer(200);
-    call_.exchange.Begin(200, "text/event-stream; charset=utf-8", {{"Cache-Control", "no-store"}});
+    std::vector<net::HttpHeader> headers = service_.CorsHeaders(call_.exchange.request());
+    headers.push_back({"Cache-Control", "no-store"});
+    call_.exchange.Begin(200, "text/event-stream; charset=utf-8", std::move(headers));
   }
   call_.exchange.Write(Concat("data: ", data, "\n\n"));
 }

@@ -59,6 +59,8 @@ class Fields {
   void Fail(const std::string& key, const std::string& message);
   void Fail(const std::string& key, const Status& status);
 
+  // The first failure so far.
+  const Status& status() const { return status_; }
   // The first failure; else one for a key that was not asked for.
   Status Finish();
   // The key of the failure; "": of none.

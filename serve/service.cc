@@ -8,6 +8,7 @@
 #include <new>
 #include <utility>
 
+#include "./corpus/engine/hash.h"
 #include "absl/strings/ascii.h"
 #include "base/json_ordered.h"
 #include "nn/module.h"
@@ -121,6 +122,7 @@ Service::Service(const ServedModel& served, const ServiceOptions& options)
     : served_(served),
       options_(options),
       queue_(served.model, &served.tokenizer, options.queue),
+      grammars_(served.tokenizer),
       started_unix_(std::time(nullptr)),
       longest_token_(LongestToken(served.tokenizer)) {
   try {
@@ -196,6 +198,14 @@ std::string Service::NewId(std::string_view kind) {
   return Concat(kind, "-", started_unix_, "-", next_id_++);
 }
 
+std::string Service::NewCallId() {
+  constexpr std::string_view kDigits = "0123456789abcdefghijklmnopqrstuvwxyz";
+  uint64_t number = data::HashBytes(NewId("call"));
+  std::string id;
+  for (int i = 0; i < 9; ++i, number /= kDigits.size()) id += kDigits[number % kDigits.size()];
+  return id;
+}
+
 // ---- Answers ------------------------------------------------------------------------------------
 
 void Service::CountAnswer(int http_status) {
@@ -210,6 +220,9 @@ std::map<int, int64_t> Service::answers() const {
 
 void Service::RespondText(HttpExchange exchange, net::HttpResponse response) {
   CountAnswer(response.status);
+  for (net::HttpHeader& header : CorsHeaders(exchange.request())) {
+    response.headers.push_back(std::move(header));
+  }
   exchange.Respond(std::move(response));
 }
 
@@ -237,7 +250,10 @@ void Service::Refuse(const HttpExchange& exchange, const Status& status, const s
 
 const Endpoint* Service::Find(const HttpRequest& request, std::string* methods) const {
   for (const Endpoint& endpoint : Endpoints()) {
-    if (request.path != endpoint.path) continue;
+    std::string_view path = endpoint.path;
+    const bool begins = path.ends_with('*');
+    if (begins) path.remove_suffix(1);
+    if (begins ? !request.path.starts_with(path) : request.path != path) continue;
     const bool head = request.method == "HEAD" && std::string_view(endpoint.method) == "GET";
     if (head || request.method == endpoint.method) return &endpoint;
     *methods += Concat(methods->empty() ? "" : ", ", endpoint.method);
@@ -250,10 +266,34 @@ bool Service::MayCome(const HttpRequest& request) const {
   const std::string* const host = request.Find("host");
   if (host != nullptr && !IsThisMachine(LowerCase(HostName(*host)))) return false;
   const std::string* const origin = request.Find("origin");
-  if (origin == nullptr) return true;
+  if (origin == nullptr || AllowsOrigin(request)) return true;
   const size_t name = origin->find("://");
   return name != std::string::npos && host != nullptr &&
          LowerCase(origin->substr(name + 3)) == LowerCase(*host);
+}
+
+bool Service::AllowsOrigin(const HttpRequest& request) const {
+  const std::string* const origin = request.Find("origin");
+  if (origin == nullptr || options_.cors_origin.empty()) return false;
+  return options_.cors_origin == "*" || LowerCase(*origin) == LowerCase(options_.cors_origin);
+}
+
+std::vector<net::HttpHeader> Service::CorsHeaders(const HttpRequest& request) const {
+  if (options_.cors_origin == "*") return {{"Access-Control-Allow-Origin", "*"}};
+  if (options_.cors_origin.empty()) return {};
+  std::vector<net::HttpHeader> headers = {{"Vary", "Origin"}};
+  if (AllowsOrigin(request)) {
+    headers.push_back({"Access-Control-Allow-Origin", *request.Find("origin")});
+  }
+  return headers;
+}
+
+// A browser asks so, without a key, before a page's request that is not a form's.
+void Service::AnswerPreflight(const HttpExchange& exchange) {
+  RespondText(exchange, {.status = 204,
+                         .headers = {{"Access-Control-Allow-Methods", "GET, HEAD, POST"},
+                                     {"Access-Control-Allow-Headers", "*, Authorization"},
+                                     {"Access-Control-Max-Age", "600"}}});
 }
 
 bool Service::HasKey(const HttpRequest& request) const {
@@ -274,6 +314,7 @@ void Service::Handle(HttpExchange exchange) {
     return Refuse(exchange, Status(StatusCode::kPermissionDenied,
                                    "without a key this server answers its own machine alone"));
   }
+  if (request.method == "OPTIONS" && AllowsOrigin(request)) return AnswerPreflight(exchange);
   std::string methods;
   const Endpoint* const endpoint = Find(request, &methods);
   const bool open = endpoint != nullptr && endpoint->open;
@@ -302,6 +343,7 @@ void Service::Handle(HttpExchange exchange) {
   }
   ++answers_[503];
   exchange.Respond({.status = 503,
+                    .headers = CorsHeaders(request),
                     .body = JsonText(ErrorJson(
                         Status(StatusCode::kUnavailable, "too many requests; try again later")))});
 }

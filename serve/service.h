@@ -35,6 +35,7 @@
 #include "net/http/http_server.h"
 #include "nlohmann/json.hpp"
 #include "nn/module.h"
+#include "serve/grammar_cache.h"
 #include "serve/inference_queue.h"
 
 namespace tessera::serve {
@@ -61,6 +62,9 @@ struct ServiceOptions {
   // Names of this machine that a browser may know it by: where no key is asked for, requests whose
   // Host or Origin is another are refused, so that no page from elsewhere reads or asks anything.
   bool loopback_only = true;
+  // Whose pages a browser lets read the answers ("https://chat.example.com"; "*": anyone's), as
+  // the Fetch standard has it (CORS); "": the server's own alone.
+  std::string cors_origin = {};
 };
 
 class Service;
@@ -75,7 +79,7 @@ struct Call {
 // An address and what answers it. One file of serve/endpoints/ makes a few of them.
 struct Endpoint {
   const char* method;
-  const char* path;
+  const char* path;  // "/v1/models/*": all that begin so
   void (*answer)(Service& service, Call call);
   bool open = false;  // without a key
 };
@@ -99,6 +103,7 @@ class Service {
   const ServiceOptions& options() const { return options_; }
   InferenceQueue& queue() { return queue_; }
   const InferenceQueue& queue() const { return queue_; }
+  GrammarCache& grammars() { return grammars_; }
   const net::HttpServer* server() const { return server_; }
   double uptime_seconds() const;
   int64_t started() const { return started_unix_; }
@@ -110,6 +115,8 @@ class Service {
   const std::string& NameOf(int adapter) const;
   // "cmpl-18f0c2a-17": new each time.
   std::string NewId(std::string_view kind);
+  // Of a tool's call: nine letters and digits, which Mistral's templates ask for.
+  std::string NewCallId();
 
   // An answer of this status, counted.
   void Respond(const net::HttpExchange& exchange, int http_status,
@@ -120,10 +127,14 @@ class Service {
   void Refuse(const net::HttpExchange& exchange, const Status& status,
               const std::string& param = "");
   void CountAnswer(int http_status);
+  // What tells a browser that a page from elsewhere may read the answer; often none.
+  std::vector<net::HttpHeader> CorsHeaders(const net::HttpRequest& request) const;
   std::map<int, int64_t> answers() const;  // by HTTP status
 
  private:
   const Endpoint* Find(const net::HttpRequest& request, std::string* methods) const;
+  bool AllowsOrigin(const net::HttpRequest& request) const;
+  void AnswerPreflight(const net::HttpExchange& exchange);
   bool MayCome(const net::HttpRequest& request) const;
   bool HasKey(const net::HttpRequest& request) const;
   struct Desk;
@@ -135,6 +146,7 @@ class Service {
   const ServedModel served_;
   const ServiceOptions options_;
   InferenceQueue queue_;
+  GrammarCache grammars_;
   const net::HttpServer* server_ = nullptr;
   const std::chrono::steady_clock::time_point started_ = std::chrono::steady_clock::now();
   const int64_t started_unix_;

@@ -66,6 +66,59 @@ int ModelField(Fields& fields, const Service& service) {
   return adapter.ok() ? *adapter : kBaseModel;
 }
 
+namespace {
+
+// The grammar of {"name": ..., "schema": {...}, "strict": true}, from what clients of OpenAI's
+// interface expect: a strict schema says all that an object may have.
+StatusOr<GrammarCache::Grammar> GrammarOfJsonSchema(Fields& outer, Service& service) {
+  const std::string kKey = "json_schema";
+  const ordered_json* const given = outer.Any(kKey);
+  if (given == nullptr) return InvalidArgument(kKey, ": is missing");
+  if (!given->is_object()) return InvalidArgument(kKey, ": must be an object");
+  Fields fields(*given);
+  const bool strict = fields.Flag("strict").value_or(false);
+  const ordered_json* const schema = fields.Any("schema");
+  if (schema == nullptr) fields.Fail("schema", "is missing");
+  for (const char* text : {"name", "description"}) fields.Text(text);
+  if (const Status status = fields.Finish(); !status.ok()) {
+    return InvalidArgument(kKey, ".", status.message());
+  }
+  return service.grammars().OfSchema(
+      *schema, kKey + ".schema",
+      strict ? models::JsonObjects::kClosed : models::JsonObjects::kOpen);
+}
+
+StatusOr<GrammarCache::Grammar> GrammarOfFormat(const ordered_json& format, Service& service) {
+  if (!format.is_object()) return InvalidArgument("must be an object with a `type`");
+  Fields fields(format);
+  const auto type = fields.Text("type");
+  StatusOr<GrammarCache::Grammar> grammar = GrammarCache::Grammar();
+  if (type == "json_object") {
+    grammar = service.grammars().OfSchema({{"type", "object"}}, "type");
+  } else if (type == "json_schema") {
+    grammar = GrammarOfJsonSchema(fields, service);
+  } else if (type != "text") {
+    fields.Fail("type", "must be text, json_object or json_schema");
+  }
+  TESSERA_RETURN_IF_ERROR(grammar.status());
+  TESSERA_RETURN_IF_ERROR(fields.Finish());
+  return grammar;
+}
+
+}  // namespace
+
+std::shared_ptr<const models::TokenGrammar> ResponseFormatField(Fields& fields, Service& service) {
+  const std::string kKey = "response_format";
+  const ordered_json* const format = fields.Any(kKey);
+  if (format == nullptr) return nullptr;
+  auto grammar = GrammarOfFormat(*format, service);
+  if (grammar.ok()) return *std::move(grammar);
+  const std::string_view message = grammar.status().message();
+  const char* const joint = format->is_object() ? "." : ": ";
+  fields.Fail(kKey, InvalidArgument(kKey, joint, message));
+  return nullptr;
+}
+
 bool StreamUsageField(Fields& fields) {
   const char* const kKey = "stream_options";
   const ordered_json* const options = fields.Any(kKey);

@@ -4,11 +4,13 @@
 #define TESSERA_SERVE_TEXT_FIELDS_H_
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "models/generation/generation_config.h"
+#include "models/generation/grammar/token_grammar.h"
 #include "serve/fields.h"
 #include "serve/service.h"
 
@@ -24,6 +26,9 @@ StatusOr<models::GenerationConfig> ConfigOf(const ServedModel& served, const nlo
 
 // Number of `model`, which fails as NotFound by itself.
 int ModelField(Fields& fields, const Service& service);
+
+// What `response_format` wants the text to fit; nullptr: anything, or it is wrong.
+std::shared_ptr<const models::TokenGrammar> ResponseFormatField(Fields& fields, Service& service);
 
 // Whether the last event of a stream says what it took: `stream_options`.
 bool StreamUsageField(Fields& fields);

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 
 #include "base/status.h"
@@ -12,6 +13,7 @@
 #include "data/chat/conversation.h"
 #include "data/tokenizer/tokenizer.h"
 #include "models/generation/generation_config.h"
+#include "models/generation/grammar/token_grammar.h"
 #include "models/model.h"
 
 namespace tessera::tools {
@@ -26,6 +28,7 @@ struct ChatPartner {
   const data::Tokenizer& tokenizer;
   const data::ChatFormat& format;
   models::GenerationConfig config;  // of an answer; the token that ends a turn ends it as well
+  std::shared_ptr<const models::TokenGrammar> grammar = nullptr;  // what an answer must fit
 };
 Answer AnswerOf(ChatPartner partner);
 

@@ -12,10 +12,12 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "base/file.h"
+#include "base/json_ordered.h"
 #include "base/options.h"
 #include "base/utf8.h"
 #include "data/tokenizer/tokenizer.h"
 #include "models/generation/generation_config.h"
+#include "models/generation/grammar/json_grammar.h"
 #include "models/generation/special_tokens.h"
 #include "models/open/answer_config.h"
 #include "models/open/open_model.h"
@@ -30,6 +32,8 @@ namespace {
 
 using models::GenerationConfig;
 
+using Grammar = std::shared_ptr<const models::TokenGrammar>;
+
 struct GenerateFlags : ComputeFlags {
   std::string model;
   std::string server;
@@ -40,6 +44,7 @@ struct GenerateFlags : ComputeFlags {
   bool chat = false;
   std::string messages;
   std::string system;
+  std::string json_schema;
   int64_t batch_size = 16;
   std::string tokenizer;
   std::string adapter;
@@ -81,6 +86,14 @@ StatusOr<RemoteModel> RemoteOf(const CLI::App& command, const GenerateFlags& fla
   if (!flags.model.empty()) remote.fields["model"] = flags.model;
   TESSERA_ASSIGN_OR_RETURN(const nlohmann::json asked, Asked(command, flags));
   for (const auto& [key, value] : asked.items()) remote.fields[FieldOf(key)] = value;
+  if (!flags.json_schema.empty()) {
+    TESSERA_ASSIGN_OR_RETURN(const std::string text, ReadFile(flags.json_schema));
+    TESSERA_ASSIGN_OR_RETURN(nlohmann::ordered_json schema,
+                             ParseOrderedJson(text, flags.json_schema));
+    remote.fields["response_format"] = {
+        {"type", "json_schema"},
+        {"json_schema", {{"name", "schema"}, {"schema", std::move(schema)}}}};
+  }
   return remote;
 }
 
@@ -91,10 +104,11 @@ Status CheckUtf8(const char* flag, const std::string& text) {
 }
 
 Status GenerateIds(models::Model& model, const GenerateFlags& flags, const GenerationConfig& config,
-                   const data::Tokenizer* tokenizer) {
+                   const data::Tokenizer* tokenizer, const Grammar& grammar) {
   TESSERA_ASSIGN_OR_RETURN(const std::vector<int64_t> prompt, ParseIds("--ids", flags.ids));
-  TESSERA_ASSIGN_OR_RETURN(const std::vector<models::GenerationResult> results,
-                           models::Generate(model, {prompt}, config, {.tokenizer = tokenizer}));
+  TESSERA_ASSIGN_OR_RETURN(
+      const std::vector<models::GenerationResult> results,
+      models::Generate(model, {prompt}, config, {.tokenizer = tokenizer, .grammar = grammar}));
   // A decoder beside an encoder does not continue what it is given.
   std::vector<int64_t> ids;
   if (model.encoder_decoder() == nullptr) ids = results[0].prompt;
@@ -103,7 +117,8 @@ Status GenerateIds(models::Model& model, const GenerateFlags& flags, const Gener
 }
 
 Status GenerateText(models::Model& model, const GenerateFlags& flags,
-                    const GenerationConfig& config, const data::Tokenizer& tokenizer) {
+                    const GenerationConfig& config, const data::Tokenizer& tokenizer,
+                    const Grammar& grammar) {
   TESSERA_ASSIGN_OR_RETURN(const std::vector<int64_t> prompt,
                            models::EncodePrompt(tokenizer, model.config(), flags.prompt));
   // The prompt is shown with the first text, so that a refused one shows nothing.
@@ -115,7 +130,8 @@ Status GenerateText(models::Model& model, const GenerateFlags& flags,
     return written;
   };
   TESSERA_RETURN_IF_ERROR(
-      models::Generate(model, {prompt}, config, {.tokenizer = &tokenizer, .on_token = show})
+      models::Generate(model, {prompt}, config,
+                       {.tokenizer = &tokenizer, .on_token = show, .grammar = grammar})
           .status());
   return WriteOut(pending + "\n");
 }
@@ -135,7 +151,8 @@ StatusOr<std::vector<std::string>> ReadLines(const std::string& path) {
 
 // A line of output for every line of a file: what is new, without its prompt.
 Status GenerateLines(models::Model& model, const GenerateFlags& flags,
-                     const GenerationConfig& config, const data::Tokenizer& tokenizer) {
+                     const GenerationConfig& config, const data::Tokenizer& tokenizer,
+                     const Grammar& grammar) {
   TESSERA_ASSIGN_OR_RETURN(const std::vector<std::string> lines, ReadLines(flags.prompts));
   std::vector<std::vector<int64_t>> prompts;
   for (const std::string& line : lines) {
@@ -147,7 +164,10 @@ Status GenerateLines(models::Model& model, const GenerateFlags& flags,
     return WriteOut(OnOneLine(result.text) + "\n");
   };
   return models::Generate(model, prompts, config,
-                          {.tokenizer = &tokenizer, .on_result = show, .slots = flags.batch_size})
+                          {.tokenizer = &tokenizer,
+                           .on_result = show,
+                           .slots = flags.batch_size,
+                           .grammar = grammar})
       .status();
 }
 
@@ -195,18 +215,31 @@ Status RunOnServer(const CLI::App& command, const GenerateFlags& flags) {
   return GenerateLinesRemotely(remote, prompts);
 }
 
+// What the texts must fit; nullptr: anything.
+StatusOr<Grammar> GrammarOf(const GenerateFlags& flags, const data::Tokenizer* tokenizer) {
+  if (flags.json_schema.empty()) return Grammar();
+  TESSERA_ASSIGN_OR_RETURN(const std::string text, ReadFile(flags.json_schema));
+  return models::TokenGrammarOfSchema(text, flags.json_schema, *tokenizer);
+}
+
 Status RunGenerate(const CLI::App& command, GenerateFlags flags) {
   TESSERA_RETURN_IF_ERROR(CheckFlags(command, flags));
   if (!flags.server.empty()) return RunOnServer(command, flags);
   const bool has_ids = command.count("--ids") > 0;
+  const bool has_schema = !flags.json_schema.empty();
   TESSERA_ASSIGN_OR_RETURN(const nn::BuildContext build, ApplyComputeFlags(flags));
   models::OpenOptions options = {
       .load = {.build = build, .require_weights = true, .map_weights = true, .warn = WarnOf},
-      .tokenizer = has_ids ? models::OpenOptions::Want::kNo : models::OpenOptions::Want::kYes,
+      .tokenizer =
+          has_ids && !has_schema ? models::OpenOptions::Want::kNo : models::OpenOptions::Want::kYes,
       .tokenizer_folder = flags.tokenizer};
   options.load.quantize = QuantizeOf(flags);
   if (!flags.adapter.empty()) options.load.adapters = {flags.adapter};
   TESSERA_ASSIGN_OR_RETURN(options.settings, Asked(command, flags));
+  if (has_schema && options.settings.value("num_beams", 1) > 1) {
+    return InvalidArgument("--json-schema does not go with --num-beams above 1");
+  }
+  if (has_schema) options.settings["num_beams"] = 1;  // whatever the folder asks for
   if (flags.chat) {
     options.before_weights = [](const models::OpenedModel& opened) { return opened.chat.status(); };
   }
@@ -214,12 +247,14 @@ Status RunGenerate(const CLI::App& command, GenerateFlags flags) {
                            models::OpenModel(flags.model, options));
   models::Model& model = *opened.model;
   const GenerationConfig& config = opened.generation;
+  TESSERA_ASSIGN_OR_RETURN(const Grammar grammar, GrammarOf(flags, opened.tokenizer.get()));
   if (flags.chat) {
-    return Chat(command, flags, AnswerOf({model, *opened.tokenizer, *opened.chat, config}));
+    return Chat(command, flags,
+                AnswerOf({model, *opened.tokenizer, *opened.chat, config, grammar}));
   }
-  if (has_ids) return GenerateIds(model, flags, config, opened.tokenizer.get());
-  return command.count("--prompts") > 0 ? GenerateLines(model, flags, config, *opened.tokenizer)
-                                        : GenerateText(model, flags, config, *opened.tokenizer);
+  if (has_ids) return GenerateIds(model, flags, config, opened.tokenizer.get(), grammar);
+  const auto write = command.count("--prompts") > 0 ? GenerateLines : GenerateText;
+  return write(model, flags, config, *opened.tokenizer, grammar);
 }
 
 }  // namespace
@@ -251,6 +286,8 @@ void AddGenerateCommand(CLI::App& app, CommandState& state) {
            "with `messages` and `tools`; - is standard input",
            {.type = "FILE"})
       .Add("system", &F::system, "with --chat: the system's message before it")
+      .Add("json_schema", &F::json_schema, "a JSON Schema: the new text is JSON that fits it",
+           {.type = "FILE"})
       .Add("batch_size", &F::batch_size, "with --prompts: how many run together", {.least = 1})
       .Add("tokenizer", &F::tokenizer, kTokenizerHelp,
            {.type = "DIR", .unset = "the model's folder"})

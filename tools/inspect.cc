@@ -19,6 +19,7 @@
 #include "core/safetensors.h"
 #include "core/thread_pool.h"
 #include "data/dataset/indexed_dataset.h"
+#include "data/dataset/record_input.h"
 #include "data/tokenizer/tokenizer.h"
 #include "dist/checkpoint/checkpoint.h"
 #include "models/hub/gguf/gguf_file.h"
@@ -29,6 +30,7 @@
 #include "tools/command_line.h"
 #include "tools/commands.h"
 #include "tools/gpus.h"
+#include "tools/inspect_table.h"
 #include "tools/settings.h"
 
 namespace tessera::tools {
@@ -244,6 +246,11 @@ Status RunInspect(const std::string& path) {
   const bool has_index =
       EndsWith(path, ".bin") && PathExists(path.substr(0, path.size() - 4) + ".idx");
   if (PathExists(path) && !has_index && !EndsWith(path, ".idx")) {
+    TESSERA_ASSIGN_OR_RETURN(const bool columns, data::HoldsColumns(path));
+    if (columns) {
+      TESSERA_ASSIGN_OR_RETURN(const std::string report, DescribeTable(path));
+      return WriteOut(report);
+    }
     return models::IsGgufFile(path) ? InspectGguf(path) : InspectFile(path);
   }
   if (PathExists(path) || PathExists(path + ".idx")) return InspectDataset(path);
@@ -265,13 +272,14 @@ void AddInspectCommand(CLI::App& app, CommandState& state) {
   table
       .Add("path", &F::path,
            "a safetensors file, a GGUF file or one of torch's (.bin, .pt), a model's folder, a "
-           "checkpoint of a run, or a token dataset",
+           "checkpoint of a run, a token dataset, or a Parquet or Arrow file",
            {.type = "PATH"})
       .Add("devices", &F::devices, "list the devices that --device can name");
   command->footer(
       "Examples:\n"
       "  tessera inspect model.safetensors\n"
       "  tessera inspect out/checkpoint-1000\n"
+      "  tessera inspect train-00000-of-00001.parquet\n"
       "  tessera inspect --devices");
   RunWith<F>(command, state, std::move(table), {.by_place = {"path"}},
              [](const CLI::App&, const F& flags) -> Status {

@@ -34,6 +34,7 @@ struct ServeFlags : ComputeFlags {
   std::string host = "127.0.0.1";
   int64_t port = 8000;
   std::string api_key_file;
+  std::string cors_origin;
   int64_t slots = 8;
   int64_t max_waiting = 256;
   int64_t timeout = 600;
@@ -84,6 +85,16 @@ std::string NameOfFolder(std::string path) {
   return path.substr(path.rfind('/') + 1);
 }
 
+// As browsers write one: scheme, host and port, and nothing behind them (RFC 6454, 6.1).
+Status CheckOrigin(const std::string& origin) {
+  if (origin.empty() || origin == "*") return OkStatus();
+  const size_t host = origin.find("://");
+  const bool fits = host != std::string::npos && host > 0 && host + 3 < origin.size() &&
+                    origin.find_first_of("/ ,\r\n", host + 3) == std::string::npos;
+  if (fits) return OkStatus();
+  return InvalidArgument("--cors-origin must be as https://chat.example.com or *, not ", origin);
+}
+
 Status RunServe(ServeFlags flags) {
   // Before the model's threads begin.
   const net::WaitingSignals signals;
@@ -92,6 +103,7 @@ Status RunServe(ServeFlags flags) {
     return InvalidArgument("--host ", flags.host,
                            ": other machines are served with a key alone (--api-key-file)");
   }
+  TESSERA_RETURN_IF_ERROR(CheckOrigin(flags.cors_origin));
   TESSERA_ASSIGN_OR_RETURN(const nn::BuildContext build, ApplyComputeFlags(flags));
   // A copy of the weights in large pages is read faster than the file's, by a fifth and more.
   models::OpenOptions options = {.load = {.build = build, .require_weights = true, .warn = WarnOf},
@@ -129,7 +141,7 @@ Status RunServe(ServeFlags flags) {
                                .defaults = opened.generation,
                                .adapters = names,
                                .encoder = opened.encoder};
-  serve::ServiceOptions service = {.api_keys = keys};
+  serve::ServiceOptions service = {.api_keys = keys, .cors_origin = flags.cors_origin};
   service.queue.slots = flags.slots;
   service.queue.max_waiting = flags.max_waiting;
   service.queue.timeout = std::chrono::seconds(flags.timeout);
@@ -164,6 +176,10 @@ void AddServeCommand(CLI::App& app, CommandState& state) {
       .Add("port", &F::port, "the port; 0: any that is free", {.least = 0, .most = 65535})
       .Add("api_key_file", &F::api_key_file,
            "a file with a key on each line, one of which clients must give", {.type = "FILE"})
+      .Add(
+          "cors_origin", &F::cors_origin,
+          "whose pages may ask and read answers in a browser, beside the server's own; *: anyone's",
+          {.type = "ORIGIN"})
       .Add("slots", &F::slots, "texts that are written at once", {.least = 1, .most = 1024})
       .Add("max_waiting", &F::max_waiting, "texts that may wait for a slot", {.least = 0})
       .Add("timeout", &F::timeout,

@@ -16,7 +16,7 @@
 #include "base/json_text.h"
 #include "base/output_files.h"
 #include "core/thread_pool.h"
-#include "corpus/io/byte_source.h"
+#include "data/dataset/byte_source.h"
 #include "data/dataset/token_cache.h"
 #include "dist/comm/agreement.h"
 
@@ -208,9 +208,9 @@ StatusOr<BlockResult> WorkOn(const BlockRun& run, const Round& round) {
       statuses[i] = run.work(round.blocks[i], &results[i]);
       for (size_t k = 0; k < run.outputs.size(); ++k) {
         std::string& bytes = results[i].outputs[k];
-        const Compression compression = CompressionOfName(run.outputs[k]);
-        if (compression != Compression::kNone && !bytes.empty()) {
-          bytes = Compressed(bytes, compression);
+        const data::Compression compression = data::CompressionOfName(run.outputs[k]);
+        if (compression != data::Compression::kNone && !bytes.empty()) {
+          bytes = data::Compressed(bytes, compression);
         }
       }
     }
@@ -347,9 +347,9 @@ class Runner {
   Status Finish() {
     for (size_t i = 0; i < parts_.size(); ++i) {
       // Compressed files have one member at least.
-      const Compression compression = CompressionOfName(run_.outputs[i]);
-      if (progress_.lengths[i] == 0 && compression != Compression::kNone) {
-        const std::string nothing = Compressed("", compression);
+      const data::Compression compression = data::CompressionOfName(run_.outputs[i]);
+      if (progress_.lengths[i] == 0 && compression != data::Compression::kNone) {
+        const std::string nothing = data::Compressed("", compression);
         TESSERA_RETURN_IF_ERROR(parts_[i].Write(nothing, 0));
         progress_.lengths[i] = std::ssize(nothing);
       }

@@ -13,7 +13,7 @@
 #include "core/thread_communicator.h"
 #include "core/thread_pool.h"
 #include "corpus/engine/document_pass.h"
-#include "corpus/io/byte_source.h"
+#include "data/dataset/byte_source.h"
 
 namespace tessera::corpus {
 namespace {
@@ -37,7 +37,8 @@ class BlockRunTest : public testing::Test {
     }
     const size_t half = lines.find('\n', lines.size() / 2) + 1;
     std::ofstream(Path("a.jsonl")) << lines.substr(0, half);
-    std::ofstream(Path("b.jsonl.gz")) << Compressed(lines.substr(half), Compression::kGzip);
+    std::ofstream(Path("b.jsonl.gz"))
+        << data::Compressed(lines.substr(half), data::Compression::kGzip);
   }
   ~BlockRunTest() override { SetNumThreads(AvailableCores()); }
 

@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "corpus/io/byte_source.h"
 #include "corpus/io/warc.h"
+#include "data/dataset/byte_source.h"
 #include "data/dataset/text_input.h"
 
 namespace tessera::corpus {
@@ -27,7 +27,7 @@ void AppendTextLine(const Document& document, std::string* out) {
 }  // namespace
 
 AppendDocument AppendFor(std::string_view path) {
-  const std::string_view name = WithoutCompression(path);
+  const std::string_view name = data::WithoutCompression(path);
   if (name.ends_with(".txt")) return AppendTextLine;
   if (name.ends_with(".wet") || name.ends_with(".warc")) return AppendWet;
   return AppendJsonLine;

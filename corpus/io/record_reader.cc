@@ -21,7 +21,7 @@ constexpr size_t kFirstBytes = 5;  // tell WARC
 constexpr size_t kWarcHeaderBytes = size_t{64} << 10;
 
 FileKind KindOf(std::string_view path, std::string_view begin) {
-  const std::string_view name = WithoutCompression(path);
+  const std::string_view name = data::WithoutCompression(path);
   if (begin.starts_with("WARC/") || name.ends_with(".warc") || name.ends_with(".wet")) {
     return FileKind::kWarc;
   }
@@ -68,7 +68,7 @@ StatusOr<std::unique_ptr<RecordReader>> RecordReader::Open(std::vector<std::stri
 
 Status RecordReader::OpenFile() {
   const std::string& path = files_[static_cast<size_t>(position_.file)];
-  TESSERA_ASSIGN_OR_RETURN(source_, ByteSource::Open(path));
+  TESSERA_ASSIGN_OR_RETURN(source_, data::ByteSource::Open(path));
   pending_.clear();
   at_end_ = false;
   damage_.clear();

@@ -13,9 +13,9 @@
 //     }
 //   }
 //
-// A file is compressed or not (byte_source.h), which its bytes say. Its kind follows from its name
-// without .gz or .zst, or from what it begins with: .warc and .wet, or "WARC/"; .txt, a document a
-// line; anything else is JSON lines. Blank lines count as lines and are no records.
+// A file is compressed or not (data/dataset/byte_source.h), which its bytes say. Its kind follows
+// from its name without .gz or .zst, or from what it begins with: .warc and .wet, or "WARC/"; .txt,
+// a document a line; anything else is JSON lines. Blank lines count as lines and are no records.
 //
 // What cannot be read does not end the reading: it is a record with its reason in `refusal`. That
 // is a line or WARC record of more than kMaxRecordBytes, a file that is damaged from here on, a
@@ -31,8 +31,8 @@
 #include <vector>
 
 #include "base/status.h"
-#include "corpus/io/byte_source.h"
 #include "corpus/io/document.h"
+#include "data/dataset/byte_source.h"
 #include "nlohmann/json_fwd.hpp"
 
 namespace tessera::corpus {
@@ -101,7 +101,7 @@ class RecordReader {
   std::vector<int64_t> sizes_;
   int64_t bytes_in_all_ = 0;
   ReadPosition position_;
-  std::unique_ptr<ByteSource> source_;
+  std::unique_ptr<data::ByteSource> source_;
   bool whole_files_ = false;
   FileKind kind_ = FileKind::kJsonLines;
   // What has been read and is in no block yet. Dropping bytes in front costs what they are, not

@@ -6,8 +6,8 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "corpus/io/byte_source.h"
 #include "corpus/io/warc.h"
+#include "data/dataset/byte_source.h"
 
 namespace tessera::corpus {
 namespace {
@@ -62,10 +62,10 @@ TEST(RecordReaderTest, LinesAreNumberedOverAllFiles) {
 
 TEST(RecordReaderTest, CompressedFilesAreReadByTheirBytes) {
   const std::string lines = "{\"text\":\"1\"}\n{\"text\":\"2\"}\n";
-  for (const Compression compression : {Compression::kGzip, Compression::kZstd}) {
+  for (const data::Compression compression : {data::Compression::kGzip, data::Compression::kZstd}) {
     // Two members, one line across them.
-    const std::string bytes =
-        Compressed(lines.substr(0, 15), compression) + Compressed(lines.substr(15), compression);
+    const std::string bytes = data::Compressed(lines.substr(0, 15), compression) +
+                              data::Compressed(lines.substr(15), compression);
     EXPECT_EQ(ReadAll({Write("c.jsonl", bytes)}).texts, (std::vector<std::string>{"1", "2"}));
     // Damage is named, and what is before it is read.
     const Read cut = ReadAll({Write("cut.jsonl", bytes.substr(0, bytes.size() - 3))});
@@ -75,7 +75,7 @@ TEST(RecordReaderTest, CompressedFilesAreReadByTheirBytes) {
     EXPECT_NE(cut.refusals[0].find("cut.jsonl: "), std::string::npos) << cut.refusals[0];
     EXPECT_NE(cut.refusals[0].find("ends early"), std::string::npos) << cut.refusals[0];
   }
-  const std::string junk = Compressed(lines, Compression::kGzip) + "junk";
+  const std::string junk = data::Compressed(lines, data::Compression::kGzip) + "junk";
   EXPECT_EQ(ReadAll({Write("junk.jsonl.gz", junk)}).refusals.size(), 1u);
 }
 
@@ -97,8 +97,8 @@ TEST(RecordReaderTest, BlocksAreTheSameFromEveryPosition) {
     const size_t size = i % 40 == 7 ? kBlockBytes + 300000 : static_cast<size_t>(i * 7919 % 200000);
     lines += std::string(size, static_cast<char>('a' + i % 26)) + "\n";
   }
-  const std::vector<std::string> files = {Write("p.txt", lines),
-                                          Write("q.txt.gz", Compressed(lines, Compression::kGzip))};
+  const std::vector<std::string> files = {
+      Write("p.txt", lines), Write("q.txt.gz", data::Compressed(lines, data::Compression::kGzip))};
   std::vector<ReadPosition> begins;
   const Read all = ReadFrom(files, {}, &begins);
   ASSERT_GT(begins.size(), 8u);
@@ -134,12 +134,13 @@ TEST(RecordReaderTest, WarcRecords) {
   const std::string chunked =
       "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nTransfer-Encoding: chunked\r\n\r\n"
       "3\r\nabc\r\n2;x\r\nde\r\n0\r\n\r\n";
-  const std::string path = Write(
-      "a.warc.gz",
-      Compressed(Warc("warcinfo", "software: x"), Compression::kGzip) +
-          Compressed(Warc("conversion", "plain\ntext"), Compression::kGzip) +
-          Compressed(Warc("response", page) + Warc("response", chunked) + Warc("resource", "a log"),
-                     Compression::kGzip));
+  const std::string path =
+      Write("a.warc.gz",
+            data::Compressed(Warc("warcinfo", "software: x"), data::Compression::kGzip) +
+                data::Compressed(Warc("conversion", "plain\ntext"), data::Compression::kGzip) +
+                data::Compressed(
+                    Warc("response", page) + Warc("response", chunked) + Warc("resource", "a log"),
+                    data::Compression::kGzip));
   auto reader = RecordReader::Open({path}, {});
   Block block;
   ASSERT_TRUE(*(*reader)->Next(&block));

@@ -9,9 +9,9 @@
 #include "absl/strings/ascii.h"
 #include "base/status.h"
 #include "base/utf8.h"
-#include "corpus/io/byte_source.h"
 #include "corpus/io/charset.h"
 #include "corpus/io/record_reader.h"
+#include "data/dataset/byte_source.h"
 
 namespace tessera::corpus {
 namespace {
@@ -88,7 +88,7 @@ Body BodyOf(std::string_view http) {
   const std::string encoding = Lower(Field(header, "content-encoding"));
   const bool compressed = body.bytes.starts_with("\x1F\x8B") || encoding == "deflate";
   if (compressed) {
-    StatusOr<std::string> inflated = Inflated(body.bytes, kMaxRecordBytes);
+    StatusOr<std::string> inflated = data::Inflated(body.bytes, kMaxRecordBytes);
     if (!inflated.ok()) {
       body.wrong = Message(inflated.status());
       return body;

@@ -9,7 +9,7 @@
 #include "base/file.h"
 #include "corpus/engine/hash.h"
 #include "corpus/engine/scratch.h"
-#include "corpus/io/byte_source.h"
+#include "data/dataset/byte_source.h"
 
 namespace tessera::corpus {
 namespace {
@@ -31,7 +31,8 @@ int64_t NumBuckets(const std::vector<std::string>& inputs) {
   for (const std::string& path : inputs) {
     std::error_code error;
     const auto size = static_cast<int64_t>(std::filesystem::file_size(path, error));
-    if (!error) bytes += CompressionOfName(path) == Compression::kNone ? size : kInflation * size;
+    if (!error)
+      bytes += data::CompressionOfName(path) == data::Compression::kNone ? size : kInflation * size;
   }
   return std::clamp<int64_t>(bytes / kBucketBytes, 1, kMostBuckets);
 }

@@ -115,8 +115,9 @@ StatusOr<ChatFormat> ChatFormat::OfTokenizer(const Tokenizer& tokenizer) {
   return OfFiles("", read);
 }
 
-std::string ChatFormat::text() const {
-  const auto found = templates_.find("default");
+std::string ChatFormat::text(bool tools) const {
+  auto found = templates_.find(tools ? "tool_use" : "default");
+  if (found == templates_.end()) found = templates_.find("default");
   return found == templates_.end() ? std::string() : found->second.text();
 }
 
@@ -128,9 +129,10 @@ StatusOr<Rendering> ChatFormat::Render(const Conversation& chat, bool prompts) c
                            " and the like; none of them is the default");
   }
   Json variables = tokens_;
+  variables["documents"] = nullptr;
+  variables.update(chat.variables);
   variables["messages"] = chat.messages;
   variables["tools"] = chat.tools;
-  variables["documents"] = nullptr;
   variables["add_generation_prompt"] = prompts;
   return found->second.Render(variables);
 }

@@ -38,8 +38,8 @@ class ChatFormat {
 
   // `prompts`: what an answer begins with is at the end (add_generation_prompt).
   StatusOr<Rendering> Render(const Conversation& chat, bool prompts = false) const;
-  // The template of conversations without tools; "": none is.
-  std::string text() const;
+  // The template of conversations without tools, or with them; "": none is.
+  std::string text(bool tools = false) const;
   // Equal for formats that render alike; part of the key of cached token files.
   uint64_t Fingerprint() const { return fingerprint_; }
 

@@ -30,6 +30,8 @@ namespace tessera::data {
 struct Conversation {
   nlohmann::ordered_json messages = nlohmann::ordered_json::array();
   nlohmann::ordered_json tools = nullptr;  // null: none
+  // What else a template may ask for, by name ("enable_thinking").
+  nlohmann::ordered_json variables = nlohmann::ordered_json::object();
 };
 
 // `where` begins messages: path:line or path[index].

@@ -115,6 +115,23 @@ def arrow(name, data, stream=False, rows=3, **options):
     finish(f"{name}.arrow")
 
 
+def tasks():
+    """Records for every kind of task that learns from texts."""
+    turn = pa.struct([("role", pa.string()), ("content", pa.string())])
+    pair = pa.struct([("de", pa.string()), ("en", pa.string())])
+    n = range(24)
+    good = [i % 3 == 0 for i in n]
+    words = [f"the {'good' if g else 'bad'} film number {i * i}" for i, g in zip(n, good)]
+    chats = [[{"role": "user", "content": f"what is {i} and {i + 1}?"},
+              {"role": "assistant", "content": f"it is {2 * i + 1}"}] for i in n]
+    return pa.table({
+        "text": words, "label": pa.array([int(g) for g in good], pa.int8()),
+        "translation": pa.array([{"de": f"Haus {i}", "en": f"house {i}"} for i in n], pair),
+        "messages": pa.array(chats, pa.list_(turn)), "prompt": [f"count to {i}" for i in n],
+        "response": [" ".join(map(str, range(i % 5))) + "." for i in n],
+        "chosen": [f" {i}!" for i in n], "rejected": [f" {i}?" for i in n]})
+
+
 def growing():
     """A dictionary that grows from batch to batch."""
     kind = pa.dictionary(pa.int8(), pa.string())
@@ -136,6 +153,8 @@ def main():
             data_page_size=200, write_batch_size=20, row_group_size=150)
     parquet("int96", types().select(["ns", "us"]).slice(0, 1), use_deprecated_int96_timestamps=True)
     parquet("empty", chat().slice(0, 0))
+    parquet("tasks", tasks(), row_group_size=10, compression="zstd")
+    arrow("tasks", tasks(), stream=True, rows=7)
     arrow("chat", chat())
     arrow("chat_stream", chat(), stream=True, rows=4)
     arrow("types", types(), compression="zstd")

@@ -31,14 +31,17 @@ struct CsvRows::Parser {
   bool row_is_whole = false;
 };
 
-CsvRows::CsvRows(std::string_view text, std::string path)
-    : text_(text), path_(std::move(path)), parser_(std::make_unique<Parser>()) {}
+CsvRows::CsvRows(TextPieces* pieces, std::string path)
+    : pieces_(pieces), path_(std::move(path)), parser_(std::make_unique<Parser>()) {}
 CsvRows::~CsvRows() = default;
 
 // One line of the file, or its end.
 Status CsvRows::Feed() {
   csv_parser* const library = &parser_->library;
   bool fits = true;
+  if (text_.empty()) {
+    TESSERA_ASSIGN_OR_RETURN(text_, pieces_->Next());
+  }
   if (text_.empty()) {
     ended_ = true;
     fits = csv_fini(library, Parser::AddField, Parser::EndRow, parser_.get()) == 0;

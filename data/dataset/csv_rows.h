@@ -2,7 +2,7 @@
 // Comma-separated values (RFC 4180), by libcsv: fields may be in double quotes, which are
 // doubled inside of them, and then hold commas and line feeds.
 //
-//   CsvRows rows(text, "train.csv");
+//   CsvRows rows(&pieces, "train.csv");         // data/dataset/text_pieces.h
 //   std::vector<std::string> fields;
 //   for (;;) {
 //     TESSERA_ASSIGN_OR_RETURN(const bool more, rows.Next(&fields));
@@ -21,13 +21,14 @@
 #include <vector>
 
 #include "base/status.h"
+#include "data/dataset/text_pieces.h"
 
 namespace tessera::data {
 
 class CsvRows {
  public:
-  // `text` must stay; `path` is for messages.
-  CsvRows(std::string_view text, std::string path);
+  // `path` is for messages.
+  CsvRows(TextPieces* pieces, std::string path);
   ~CsvRows();
 
   // False at the end. InvalidArgument with the line of a quote that does not end, or that stands
@@ -40,7 +41,8 @@ class CsvRows {
   struct Parser;
   Status Feed();
 
-  std::string_view text_;
+  TextPieces* const pieces_;
+  std::string_view text_;  // of a piece, what was not fed yet
   const std::string path_;
   const std::unique_ptr<Parser> parser_;
   int64_t line_ = 0;

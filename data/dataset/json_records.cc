@@ -2,10 +2,16 @@
 #include "data/dataset/json_records.h"
 
 #include <algorithm>
+#include <memory>
+#include <string_view>
+#include <vector>
 
-#include "base/file.h"
 #include "base/json_ordered.h"
-#include "data/dataset/text_file.h"
+#include "data/columns/column_json.h"
+#include "data/columns/open_table.h"
+#include "data/dataset/data_folder.h"
+#include "data/dataset/record_input.h"
+#include "data/dataset/text_pieces.h"
 
 namespace tessera::data {
 namespace {
@@ -19,35 +25,62 @@ Status VisitObject(const Json& record, const std::string& where, const JsonRecor
   return visit(record, where);
 }
 
-}  // namespace
-
-Status ForEachJsonRecord(const std::string& path, std::string_view text,
-                         const JsonRecordVisitor& visit) {
-  if (text.starts_with("\xEF\xBB\xBF")) text.remove_prefix(3);
-  const size_t first = text.find_first_not_of(kBlanks);
-  if (first != std::string_view::npos && text[first] == '[') {
-    TESSERA_ASSIGN_OR_RETURN(const Json array, ParseOrderedJson(text, path));
-    for (size_t i = 0; i < array.size(); ++i) {
-      TESSERA_RETURN_IF_ERROR(VisitObject(array[i], Concat(path, "[", i, "]"), visit));
-    }
-    return OkStatus();
-  }
-  for (size_t number = 1; !text.empty(); ++number) {
-    const size_t end = std::min(text.find('\n'), text.size());
-    const std::string_view line = text.substr(0, end);
-    text.remove_prefix(std::min(end + 1, text.size()));
-    if (line.find_first_not_of(kBlanks) == std::string_view::npos) continue;
-    const std::string where = Concat(path, ":", number);
-    TESSERA_ASSIGN_OR_RETURN(const Json record, ParseOrderedJson(line, where));
-    TESSERA_RETURN_IF_ERROR(VisitObject(record, where, visit));
+Status VisitArray(const std::string& path, TextPieces* pieces, std::string_view first,
+                  const JsonRecordVisitor& visit) {
+  std::string text(first);
+  TESSERA_ASSIGN_OR_RETURN(const std::string_view rest, pieces->Rest());
+  text += rest;
+  TESSERA_ASSIGN_OR_RETURN(const Json array, ParseOrderedJson(text, path));
+  for (size_t i = 0; i < array.size(); ++i) {
+    TESSERA_RETURN_IF_ERROR(VisitObject(array[i], Concat(path, "[", i, "]"), visit));
   }
   return OkStatus();
 }
 
+Status VisitText(const std::string& path, const JsonRecordVisitor& visit) {
+  TESSERA_ASSIGN_OR_RETURN(TextPieces pieces, TextPieces::Open(path));
+  TESSERA_ASSIGN_OR_RETURN(std::string_view piece, pieces.Next());
+  const size_t first = piece.find_first_not_of(kBlanks);
+  if (first != std::string_view::npos && piece[first] == '[') {
+    return VisitArray(path, &pieces, piece, visit);
+  }
+  for (size_t number = 1; !piece.empty();) {
+    for (; !piece.empty(); ++number) {
+      const size_t end = std::min(piece.find('\n'), piece.size());
+      const std::string_view line = piece.substr(0, end);
+      piece.remove_prefix(std::min(end + 1, piece.size()));
+      if (line.find_first_not_of(kBlanks) == std::string_view::npos) continue;
+      const std::string where = Concat(path, ":", number);
+      TESSERA_ASSIGN_OR_RETURN(const Json record, ParseOrderedJson(line, where));
+      TESSERA_RETURN_IF_ERROR(VisitObject(record, where, visit));
+    }
+    TESSERA_ASSIGN_OR_RETURN(piece, pieces.Next());
+  }
+  return OkStatus();
+}
+
+Status VisitRows(const std::string& path, const JsonRecordVisitor& visit) {
+  TESSERA_ASSIGN_OR_RETURN(const std::unique_ptr<TableReader> table, OpenTable(path));
+  RecordBatch batch;
+  for (;;) {
+    TESSERA_ASSIGN_OR_RETURN(const bool more, table->Next(&batch));
+    if (!more) return OkStatus();
+    for (int64_t row = 0; row < batch.rows.length; ++row) {
+      const std::string where = Concat(path, "[", batch.first_row + row, "]");
+      TESSERA_RETURN_IF_ERROR(visit(JsonOf(batch.rows, row), where));
+    }
+  }
+}
+
+}  // namespace
+
 Status ForEachJsonRecord(const std::string& path, const JsonRecordVisitor& visit) {
-  TESSERA_ASSIGN_OR_RETURN(const std::string bytes, ReadFile(path));
-  TESSERA_ASSIGN_OR_RETURN(const std::string_view text, TextIn(bytes, path));
-  return ForEachJsonRecord(path, text, visit);
+  TESSERA_ASSIGN_OR_RETURN(const std::vector<std::string> files, FilesOfData(path));
+  for (const std::string& file : files) {
+    TESSERA_ASSIGN_OR_RETURN(const bool columns, HoldsColumns(file));
+    TESSERA_RETURN_IF_ERROR(columns ? VisitRows(file, visit) : VisitText(file, visit));
+  }
+  return OkStatus();
 }
 
 }  // namespace tessera::data

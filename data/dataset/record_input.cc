@@ -9,9 +9,14 @@
 
 #include "base/file.h"
 #include "base/nearest_name.h"
+#include "data/columns/column_json.h"
+#include "data/columns/open_table.h"
+#include "data/dataset/byte_source.h"
 #include "data/dataset/csv_rows.h"
+#include "data/dataset/data_folder.h"
 #include "data/dataset/json_records.h"
 #include "data/dataset/text_file.h"
+#include "data/dataset/text_pieces.h"
 #include "nlohmann/json.hpp"
 
 namespace tessera::data {
@@ -33,26 +38,6 @@ bool IsBlank(std::string_view line) {
   return line.find_first_not_of(" \t\r") == std::string_view::npos;
 }
 
-// The lines of a text, numbered from 1, without their ends.
-class Lines {
- public:
-  explicit Lines(std::string_view text) : text_(text) {}
-  bool Next(std::string_view* line) {
-    if (text_.empty()) return false;
-    const size_t end = std::min(text_.find('\n'), text_.size());
-    *line = text_.substr(0, end);
-    if (line->ends_with('\r')) line->remove_suffix(1);
-    text_.remove_prefix(std::min(end + 1, text_.size()));
-    ++number_;
-    return true;
-  }
-  int64_t number() const { return number_; }
-
- private:
-  std::string_view text_;
-  int64_t number_ = 0;
-};
-
 // The rows of a table with a header line.
 class Rows {
  public:
@@ -65,11 +50,12 @@ class Rows {
 
 class TabbedRows final : public Rows {
  public:
-  explicit TabbedRows(std::string_view text) : lines_(text) {}
+  explicit TabbedRows(TextPieces* pieces) : lines_(pieces) {}
   StatusOr<bool> Next(std::vector<std::string>* fields) override {
     std::string_view line;
     do {
-      if (!lines_.Next(&line)) return false;
+      TESSERA_ASSIGN_OR_RETURN(const bool more, lines_.Next(&line));
+      if (!more) return false;
     } while (IsBlank(line));
     *fields = SplitTabs(line);
     return true;
@@ -77,12 +63,12 @@ class TabbedRows final : public Rows {
   int64_t line() const override { return lines_.number(); }
 
  private:
-  Lines lines_;
+  TextLinesOf lines_;
 };
 
 class CommaRows final : public Rows {
  public:
-  CommaRows(std::string_view text, const std::string& path) : rows_(text, path) {}
+  CommaRows(TextPieces* pieces, const std::string& path) : rows_(pieces, path) {}
   StatusOr<bool> Next(std::vector<std::string>* fields) override { return rows_.Next(fields); }
   int64_t line() const override { return rows_.line(); }
 
@@ -93,12 +79,16 @@ class CommaRows final : public Rows {
 Status CheckFormat(const std::string& path) {
   if (IsTable(path)) return OkStatus();
   return InvalidArgument(
-      path, ": a table must be .tsv or .csv (with a header line), .jsonl, .ndjson or .json");
+      path,
+      ": a table must be .tsv or .csv (with a header line), .jsonl, .ndjson or .json, each perhaps "
+      ".gz or .zst, .parquet or .arrow");
 }
 
-std::unique_ptr<Rows> RowsOf(const std::string& path, std::string_view text) {
-  if (EndsInOneOf(path, {".csv"})) return std::make_unique<CommaRows>(text, path);
-  return std::make_unique<TabbedRows>(text);
+std::unique_ptr<Rows> RowsOf(const std::string& path, TextPieces* pieces) {
+  if (EndsInOneOf(WithoutCompression(path), {".csv"})) {
+    return std::make_unique<CommaRows>(pieces, path);
+  }
+  return std::make_unique<TabbedRows>(pieces);
 }
 
 Status NoColumn(const std::string& where, const std::string& name,
@@ -109,9 +99,10 @@ Status NoColumn(const std::string& where, const std::string& name,
                          "; there are: ", list);
 }
 
-Status VisitTable(const std::string& path, std::string_view text,
-                  const std::vector<std::string>& columns, const RecordVisitor& visit) {
-  const std::unique_ptr<Rows> rows = RowsOf(path, text);
+Status VisitTable(const std::string& path, const std::vector<std::string>& columns,
+                  const RecordVisitor& visit) {
+  TESSERA_ASSIGN_OR_RETURN(TextPieces pieces, TextPieces::Open(path));
+  const std::unique_ptr<Rows> rows = RowsOf(path, &pieces);
   std::vector<std::string> header;
   TESSERA_ASSIGN_OR_RETURN(const bool any, rows->Next(&header));
   if (!any) return InvalidArgument(path, ": empty; a header line is needed");
@@ -144,30 +135,112 @@ std::vector<std::string> NamesIn(const Json& object) {
   return names;
 }
 
-Status VisitObjects(const std::string& path, std::string_view text,
-                    const std::vector<std::string>& columns, const RecordVisitor& visit) {
+// A member by its name, or one within it: "translation.en". nullptr: there is none.
+const Json* MemberAt(const Json& object, const std::string& name) {
+  if (const auto member = object.find(name); member != object.end()) return &*member;
+  const size_t dot = name.find('.');
+  if (dot == std::string::npos) return nullptr;
+  const auto outer = object.find(name.substr(0, dot));
+  if (outer == object.end() || !outer->is_object()) return nullptr;
+  return MemberAt(*outer, name.substr(dot + 1));
+}
+
+Status NoText(const std::string& where, const std::string& column, const std::string& is) {
+  return InvalidArgument(where, ": \"", column, "\" must be text, a number or a truth value", is);
+}
+
+Status VisitObjects(const std::string& path, const std::vector<std::string>& columns,
+                    const RecordVisitor& visit) {
   std::vector<std::string> picked(columns.size());
-  return ForEachJsonRecord(path, text, [&](const Json& object, const std::string& where) -> Status {
+  return ForEachJsonRecord(path, [&](const Json& object, const std::string& where) -> Status {
     for (size_t i = 0; i < columns.size(); ++i) {
-      const auto member = object.find(columns[i]);
-      if (member == object.end()) return NoColumn(where, columns[i], NamesIn(object));
-      if (member->is_structured() || member->is_null()) {
-        return InvalidArgument(where, ": \"", columns[i],
-                               "\" must be text, a number or a truth value");
-      }
+      const Json* const member = MemberAt(object, columns[i]);
+      if (member == nullptr) return NoColumn(where, columns[i], NamesIn(object));
+      if (member->is_structured() || member->is_null()) return NoText(where, columns[i], "");
       picked[i] = member->is_string() ? member->get<std::string>() : member->dump();
     }
     return visit(picked, where);
   });
 }
 
-}  // namespace
+// Where the field of a column that is asked for is: in which of the columns that are read, and as
+// what member of it ("": it is the column).
+struct Place {
+  size_t column;
+  std::string member;
+};
 
-bool IsTable(const std::string& path) {
-  return EndsInOneOf(path, {".tsv", ".csv", ".jsonl", ".ndjson", ".json"});
+// The columns that are read for those that are asked for, and where these are in them.
+std::vector<std::string> ColumnsToRead(const TableReader& table,
+                                       const std::vector<std::string>& columns,
+                                       std::vector<Place>* places) {
+  std::vector<std::string> read;
+  for (const std::string& column : columns) {
+    const bool whole = std::any_of(table.fields().begin(), table.fields().end(),
+                                   [&](const Field& field) { return field.name == column; });
+    const size_t dot = whole ? std::string::npos : column.find('.');
+    const std::string name = column.substr(0, dot);
+    const auto found = std::find(read.begin(), read.end(), name);
+    places->push_back({static_cast<size_t>(found - read.begin()),
+                       dot == std::string::npos ? "" : column.substr(dot + 1)});
+    if (found == read.end()) read.push_back(name);
+  }
+  return read;
 }
 
-bool HasHeader(const std::string& path) { return EndsInOneOf(path, {".tsv", ".csv"}); }
+// False: it is no text, number or truth value. What JSON would have in quotes is without them.
+bool ReadField(const Column& column, int64_t row, const std::string& member, std::string* field) {
+  if (member.empty() && column.type->kind == TypeKind::kString && !column.IsNull(row)) {
+    *field = column.strings[row];
+    return true;
+  }
+  const Json value = JsonOf(column, row);
+  const Json* const found = member.empty() ? &value : MemberAt(value, member);
+  if (found == nullptr || found->is_structured() || found->is_null()) return false;
+  *field = found->is_string() ? found->get<std::string>() : found->dump();
+  return true;
+}
+
+Status VisitColumns(const std::string& path, const std::vector<std::string>& columns,
+                    const RecordVisitor& visit) {
+  TESSERA_ASSIGN_OR_RETURN(const std::unique_ptr<TableReader> table, OpenTable(path));
+  std::vector<Place> places;
+  TESSERA_RETURN_IF_ERROR(table->Select(ColumnsToRead(*table, columns, &places)));
+  std::vector<std::string> picked(columns.size());
+  RecordBatch batch;
+  for (;;) {
+    TESSERA_ASSIGN_OR_RETURN(const bool more, table->Next(&batch));
+    if (!more) return OkStatus();
+    for (int64_t row = 0; row < batch.rows.length; ++row) {
+      const std::string where = Concat(path, "[", batch.first_row + row, "]");
+      for (size_t i = 0; i < columns.size(); ++i) {
+        const Column& column = batch.rows.children[places[i].column];
+        if (ReadField(column, row, places[i].member, &picked[i])) continue;
+        const std::string is = column.IsNull(row) ? "null" : TypeText(*column.type);
+        return NoText(where, columns[i], Concat("; the column is ", is));
+      }
+      TESSERA_RETURN_IF_ERROR(visit(picked, where));
+    }
+  }
+}
+
+}  // namespace
+
+StatusOr<bool> HoldsColumns(const std::string& path) {
+  TESSERA_ASSIGN_OR_RETURN(const MappedFile file, MappedFile::Open(path));
+  return IsColumnFile(BytesOf(file).substr(0, 8));
+}
+
+bool IsTable(const std::string& data) {
+  const std::string path = FirstFileOfData(data);
+  return EndsInOneOf(path, {".parquet", ".arrow"}) ||
+         EndsInOneOf(WithoutCompression(path), {".tsv", ".csv", ".jsonl", ".ndjson", ".json"});
+}
+
+bool HasHeader(const std::string& data) {
+  const std::string path = FirstFileOfData(data);
+  return EndsInOneOf(WithoutCompression(path), {".tsv", ".csv"});
+}
 
 bool IsIndexColumn(std::string_view name) {
   std::string lower(name);
@@ -179,16 +252,22 @@ bool IsIndexColumn(std::string_view name) {
          (lower.starts_with("__index_level_") && lower.ends_with("__"));
 }
 
-StatusOr<std::vector<std::string>> ColumnsOf(const std::string& path) {
+StatusOr<std::vector<std::string>> ColumnsOf(const std::string& data) {
+  TESSERA_ASSIGN_OR_RETURN(const std::vector<std::string> files, FilesOfData(data));
+  const std::string& path = files.front();
   TESSERA_RETURN_IF_ERROR(CheckFormat(path));
-  TESSERA_ASSIGN_OR_RETURN(const MappedFile file, MappedFile::Open(path));
-  TESSERA_ASSIGN_OR_RETURN(const std::string_view text, TextIn(BytesOf(file), path));
   std::vector<std::string> names;
-  if (HasHeader(path)) {
-    TESSERA_RETURN_IF_ERROR(RowsOf(path, text)->Next(&names).status());
+  TESSERA_ASSIGN_OR_RETURN(const bool columns, HoldsColumns(path));
+  if (columns) {
+    TESSERA_ASSIGN_OR_RETURN(const std::unique_ptr<TableReader> table, OpenTable(path));
+    for (const Field& field : table->fields()) names.push_back(field.name);
+    if (table->num_rows() == 0) names.clear();
+  } else if (HasHeader(path)) {
+    TESSERA_ASSIGN_OR_RETURN(TextPieces pieces, TextPieces::Open(path));
+    TESSERA_RETURN_IF_ERROR(RowsOf(path, &pieces)->Next(&names).status());
   } else {
     const Status first =
-        ForEachJsonRecord(path, text, [&](const Json& object, const std::string&) -> Status {
+        ForEachJsonRecord(path, [&](const Json& object, const std::string&) -> Status {
           names = NamesIn(object);
           return Failure(StatusCode::kCancelled, "the first is enough");
         });
@@ -204,11 +283,15 @@ Status ForEachRecord(const std::string& path, const std::vector<std::string>& co
     if (std::find(columns.begin(), column, *column) == column) continue;
     return InvalidArgument(path, ": column '", *column, "' is asked for twice");
   }
-  TESSERA_RETURN_IF_ERROR(CheckFormat(path));
-  TESSERA_ASSIGN_OR_RETURN(const MappedFile file, MappedFile::Open(path));
-  TESSERA_ASSIGN_OR_RETURN(const std::string_view text, TextIn(BytesOf(file), path));
-  return HasHeader(path) ? VisitTable(path, text, columns, visit)
-                         : VisitObjects(path, text, columns, visit);
+  TESSERA_ASSIGN_OR_RETURN(const std::vector<std::string> files, FilesOfData(path));
+  for (const std::string& file : files) {
+    TESSERA_RETURN_IF_ERROR(CheckFormat(file));
+    TESSERA_ASSIGN_OR_RETURN(const bool has_columns, HoldsColumns(file));
+    TESSERA_RETURN_IF_ERROR(has_columns       ? VisitColumns(file, columns, visit)
+                            : HasHeader(file) ? VisitTable(file, columns, visit)
+                                              : VisitObjects(file, columns, visit));
+  }
+  return OkStatus();
 }
 
 }  // namespace tessera::data

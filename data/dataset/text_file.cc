@@ -17,15 +17,13 @@ struct Format {
 };
 
 constexpr auto kFormats = std::to_array<Format>({
-    {"\x1F\x8B", "compressed with gzip", "decompress it with gunzip"},
-    {"\x28\xB5\x2F\xFD", "compressed with zstd", "decompress it with unzstd"},
     {"BZh", "compressed with bzip2", "decompress it with bunzip2"},
     {"\xFD"
      "7zXZ",
      "compressed with xz", "decompress it with unxz"},
     {"PK\x03\x04", "a zip archive", "extract it with unzip"},
-    {"PAR1", "a Parquet file", "convert it to JSON lines"},
-    {"ARROW1", "an Arrow file", "convert it to JSON lines"},
+    {"PAR1", "a Parquet file", "give it a name that ends in .parquet"},
+    {"ARROW1", "an Arrow file", "give it a name that ends in .arrow"},
     {"\xFF\xFE", "UTF-16", "convert it to UTF-8 with iconv"},
     {"\xFE\xFF", "UTF-16", "convert it to UTF-8 with iconv"},
 });
@@ -48,16 +46,16 @@ std::string_view BytesOf(const MappedFile& file) {
   return {reinterpret_cast<const char*>(file.data()), static_cast<size_t>(file.size())};
 }
 
-StatusOr<std::string_view> TextIn(std::string_view bytes, const std::string& path) {
+StatusOr<std::string_view> TextIn(std::string_view bytes, const std::string& path, int64_t offset) {
   const size_t bad = FindInvalidUtf8(bytes);
   if (bad != kNoInvalidUtf8) {
     for (const Format& format : kFormats) {
-      if (!bytes.starts_with(format.begin)) continue;
+      if (offset > 0 || !bytes.starts_with(format.begin)) continue;
       return InvalidArgument(path, ": is ", format.name, ", not text; ", format.advice);
     }
-    return InvalidArgument(path, ": invalid UTF-8 at byte ", bad);
+    return InvalidArgument(path, ": invalid UTF-8 at byte ", static_cast<int64_t>(bad) + offset);
   }
-  if (bytes.starts_with(kByteOrderMark)) bytes.remove_prefix(kByteOrderMark.size());
+  if (offset == 0 && bytes.starts_with(kByteOrderMark)) bytes.remove_prefix(kByteOrderMark.size());
   return bytes;
 }
 

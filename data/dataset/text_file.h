@@ -6,6 +6,7 @@
 #ifndef TESSERA_DATA_DATASET_TEXT_FILE_H_
 #define TESSERA_DATA_DATASET_TEXT_FILE_H_
 
+#include <cstdint>
 #include <initializer_list>
 #include <string>
 #include <string_view>
@@ -20,10 +21,11 @@ bool EndsInOneOf(std::string_view path, std::initializer_list<std::string_view> 
 
 std::string_view BytesOf(const MappedFile& file);
 
-// The bytes of `path` as text, without a byte-order mark. InvalidArgument for what is not UTF-8: by
-// the name of its format where that is known (gzip, Parquet, UTF-16, ...), else by the offset of
-// the first byte that is wrong.
-StatusOr<std::string_view> TextIn(std::string_view bytes, const std::string& path);
+// The bytes of `path` from `offset` on as text, without a byte-order mark at its begin.
+// InvalidArgument for what is not UTF-8: by the name of its format where that is known (bzip2,
+// Parquet, UTF-16, ...), else by the offset of the first byte that is wrong.
+StatusOr<std::string_view> TextIn(std::string_view bytes, const std::string& path,
+                                  int64_t offset = 0);
 
 }  // namespace tessera::data
 

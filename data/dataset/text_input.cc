@@ -5,9 +5,10 @@
 #include <filesystem>
 
 #include "base/file.h"
+#include "data/dataset/data_folder.h"
 #include "data/dataset/json_records.h"
 #include "data/dataset/record_input.h"
-#include "data/dataset/text_file.h"
+#include "data/dataset/text_pieces.h"
 #include "nlohmann/json.hpp"
 
 namespace tessera::data {
@@ -34,10 +35,10 @@ Status ListDirectoryFiles(const std::string& directory, std::vector<std::string>
   return OkStatus();
 }
 
-Status VisitJsonRecords(const std::string& path, std::string_view text, const std::string& key,
+Status VisitJsonRecords(const std::string& path, const std::string& key,
                         const DocumentVisitor& visit) {
   return ForEachJsonRecord(
-      path, text, [&](const nlohmann::ordered_json& record, const std::string& where) -> Status {
+      path, [&](const nlohmann::ordered_json& record, const std::string& where) -> Status {
         const auto member = record.find(key);
         if (member == record.end() || !member->is_string()) {
           std::string members;
@@ -53,7 +54,12 @@ Status VisitJsonRecords(const std::string& path, std::string_view text, const st
 }
 
 Status VisitTable(const std::string& path, const std::string& key, const DocumentVisitor& visit) {
-  TESSERA_ASSIGN_OR_RETURN(const std::vector<std::string> columns, ColumnsOf(path));
+  std::vector<std::string> columns = {key};
+  // A file of columns says by itself what it has, with types.
+  TESSERA_ASSIGN_OR_RETURN(const bool typed, HoldsColumns(path));
+  if (!typed) {
+    TESSERA_ASSIGN_OR_RETURN(columns, ColumnsOf(path));
+  }
   if (std::find(columns.begin(), columns.end(), key) == columns.end()) {
     std::string names;
     for (const std::string& column : columns) names += (names.empty() ? "" : ", ") + column;
@@ -71,6 +77,11 @@ Status VisitTable(const std::string& path, const std::string& key, const Documen
 StatusOr<std::vector<std::string>> ListInputFiles(const std::vector<std::string>& inputs) {
   std::vector<std::string> files;
   for (const std::string& input : inputs) {
+    TESSERA_ASSIGN_OR_RETURN(const std::vector<std::string> named, FilesOfData(input));
+    if (named.front() != input) {
+      files.insert(files.end(), named.begin(), named.end());
+      continue;
+    }
     if (!PathExists(input)) return NotFound(input, ": no such file or directory");
     if (IsDirectory(input)) {
       TESSERA_RETURN_IF_ERROR(ListDirectoryFiles(input, &files));
@@ -92,17 +103,21 @@ Status ForEachDocument(const std::vector<std::string>& files, const TextInputOpt
                        const DocumentVisitor& visit) {
   for (const std::string& path : files) {
     const bool records = HasRecords(path, options.format);
-    if (records && HasHeader(path) && options.format == TextFormat::kAuto) {
+    bool table = records && HasHeader(path) && options.format == TextFormat::kAuto;
+    if (records && !table) {
+      TESSERA_ASSIGN_OR_RETURN(table, HoldsColumns(path));
+    }
+    if (table) {
       TESSERA_RETURN_IF_ERROR(VisitTable(path, options.json_key, visit));
       continue;
     }
-    TESSERA_ASSIGN_OR_RETURN(const MappedFile file, MappedFile::Open(path));
-    TESSERA_ASSIGN_OR_RETURN(const std::string_view text, TextIn(BytesOf(file), path));
     if (records) {
-      TESSERA_RETURN_IF_ERROR(VisitJsonRecords(path, text, options.json_key, visit));
-    } else if (!text.empty()) {
-      TESSERA_RETURN_IF_ERROR(visit(text, path));
+      TESSERA_RETURN_IF_ERROR(VisitJsonRecords(path, options.json_key, visit));
+      continue;
     }
+    TESSERA_ASSIGN_OR_RETURN(TextPieces pieces, TextPieces::Open(path));
+    TESSERA_ASSIGN_OR_RETURN(const std::string_view text, pieces.Rest());
+    if (!text.empty()) TESSERA_RETURN_IF_ERROR(visit(text, path));
   }
   return OkStatus();
 }

@@ -35,7 +35,8 @@ struct TextInputOptions {
 
 // The files that `inputs` name: a file stands for itself, a directory for all regular files below
 // it, sorted by path, without names that begin with a dot and without following links to
-// directories. NotFound for a path that does not exist, InvalidArgument if there is no file at all.
+// directories, and a split of a data-set folder for its files (data_folder.h). NotFound for a path
+// that does not exist, InvalidArgument if there is no file at all.
 StatusOr<std::vector<std::string>> ListInputFiles(const std::vector<std::string>& inputs);
 
 // Whether a file of this name is read as records.

@@ -14,6 +14,7 @@
 #include "base/file.h"
 #include "base/json_text.h"
 #include "base/utf8.h"
+#include "data/dataset/data_folder.h"
 
 namespace tessera::data {
 namespace {
@@ -70,7 +71,12 @@ std::optional<CachedTokens> FindReusable(const std::string& prefix, const json& 
 
 }  // namespace
 
-StatusOr<json> DescribeFiles(const std::vector<std::string>& files) {
+StatusOr<json> DescribeFiles(const std::vector<std::string>& given) {
+  std::vector<std::string> files;
+  for (const std::string& path : given) {
+    TESSERA_ASSIGN_OR_RETURN(const std::vector<std::string> named, FilesOfData(path));
+    files.insert(files.end(), named.begin(), named.end());
+  }
   json described = json::array();
   for (const std::string& file : files) {
     std::error_code error;

@@ -40,7 +40,8 @@ struct TokenCacheOptions {
   bool reuse = true;       // false: make them even if the files on the disk are up to date
 };
 
-// Path, size and time of each file: equal as long as nobody touched them.
+// Path, size and time of each file, and of those of a split (data_folder.h): equal as long as
+// nobody touched them.
 StatusOr<nlohmann::json> DescribeFiles(const std::vector<std::string>& files);
 
 // `make` writes the tokens and returns the facts; it must leave at least one token.

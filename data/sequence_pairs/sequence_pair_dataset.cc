@@ -16,7 +16,7 @@
 #include "data/dataset/keyed_permutation.h"
 #include "data/dataset/record_input.h"
 #include "data/dataset/subset.h"
-#include "data/dataset/text_file.h"
+#include "data/dataset/text_pieces.h"
 #include "data/dataset/token_cache.h"
 #include "data/tokenizer/bert_normalizer.h"
 #include "data/tokenizer/sequence_pair.h"
@@ -29,15 +29,13 @@ using nlohmann::json;
 constexpr size_t kPairsAtOnce = 4096;
 
 StatusOr<std::vector<std::string>> ReadLines(const std::string& path) {
-  TESSERA_ASSIGN_OR_RETURN(const std::string bytes, ReadFile(path));
-  TESSERA_ASSIGN_OR_RETURN(const std::string_view text, TextIn(bytes, path));
+  TESSERA_ASSIGN_OR_RETURN(TextPieces pieces, TextPieces::Open(path));
+  TextLinesOf reader(&pieces);
   std::vector<std::string> lines;
-  for (size_t begin = 0; begin < text.size();) {
-    const size_t end = std::min(text.find('\n', begin), text.size());
-    std::string_view line = text.substr(begin, end - begin);
-    if (line.ends_with('\r')) line.remove_suffix(1);
+  for (std::string_view line;;) {
+    TESSERA_ASSIGN_OR_RETURN(const bool more, reader.Next(&line));
+    if (!more) break;
     lines.emplace_back(line);
-    begin = end + 1;
   }
   return lines;
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // POST /v1/chat/completions: OpenAI's.
+#include <algorithm>
 #include <ctime>
 #include <memory>
 #include <utility>
@@ -9,8 +10,10 @@
 #include "data/chat/conversation.h"
 #include "models/open/answer_config.h"
 #include "serve/answer.h"
+#include "serve/answer_reader.h"
 #include "serve/endpoints/endpoints.h"
 #include "serve/text_fields.h"
+#include "serve/tool_fields.h"
 
 namespace tessera::serve {
 namespace {
@@ -26,11 +29,13 @@ constexpr int64_t kMostLogprobs = 20;
 struct ChatRequest {
   models::Shared<std::vector<int64_t>> prompt = {};
   models::Shared<models::GenerationConfig> config = {};
+  std::shared_ptr<const models::TokenGrammar> grammar = nullptr;
   int adapter = 0;
   int64_t choices = 1;
   int64_t logprobs = -1;
   bool stream = false;
   bool stream_usage = false;
+  AnswerReaderOptions reading = {};
 };
 
 // `content` as one text: templates get no list of parts.
@@ -51,7 +56,51 @@ StatusOr<ordered_json> WithTextContent(ordered_json messages) {
   return messages;
 }
 
-StatusOr<std::vector<int64_t>> ReadConversation(const Service& service, Fields& fields) {
+// What the template is given beside the conversation.
+ordered_json TemplateVariables(Fields& fields) {
+  const char* const kKey = "chat_template_kwargs";
+  const ordered_json* const given = fields.Any(kKey);
+  if (given == nullptr) return ordered_json::object();
+  if (!given->is_object()) fields.Fail(kKey, "must be an object");
+  for (const char* own : {"messages", "tools", "add_generation_prompt"}) {
+    if (given->is_object() && given->contains(own)) {
+      fields.Fail(kKey, Concat("'", own, "' is what the request itself says"));
+    }
+  }
+  return *given;
+}
+
+// Whether the last part of a prompt is "<think>" that nothing has closed.
+bool EndsInReasoning(const data::Tokenizer& tokenizer, const std::vector<int32_t>& ids) {
+  constexpr size_t kLooked = 16;
+  std::string end;
+  for (size_t i = ids.size() - std::min(ids.size(), kLooked); i < ids.size(); ++i) {
+    end += tokenizer.TokenBytes(ids[i]);
+  }
+  end.erase(end.find_last_not_of(" \t\r\n") + 1);
+  return end.ends_with("<think>");
+}
+
+// Where the answer begins: what is constrained neither reasons nor says anything before a call.
+// Appends to the prompt what the model would write before.
+void BeginAnswer(const data::Tokenizer& tokenizer, const ToolFields& tools, bool constrained,
+                 std::vector<int32_t>* ids, AnswerReaderOptions* reading) {
+  using Begin = AnswerReaderOptions::Begin;
+  const bool inside = reading->reasons && EndsInReasoning(tokenizer, *ids);
+  if (inside && !constrained) reading->begin = Begin::kReasoning;
+  std::string before = inside && constrained ? "\n</think>\n\n" : "";
+  if (tools.grammar != nullptr) {
+    reading->begin = Begin::kCall;
+    if (!tools.form->bare) before += tools.form->begin;
+    if (!tools.form->end.empty()) before += '\n';
+  }
+  if (constrained) reading->reasons = false;
+  if (before.empty()) return;
+  const std::vector<int32_t> more = tokenizer.Encode(before);
+  ids->insert(ids->end(), more.begin(), more.end());
+}
+
+StatusOr<std::vector<int32_t>> ReadConversation(const Service& service, Fields& fields) {
   const ordered_json* const messages = fields.Any("messages");
   const ordered_json* const tools = fields.Any("tools");
   if (messages == nullptr) return InvalidArgument("messages: is missing");
@@ -60,18 +109,17 @@ StatusOr<std::vector<int64_t>> ReadConversation(const Service& service, Fields& 
   if (!texts.ok()) return InvalidArgument("messages: ", texts.status().message());
   record["messages"] = *std::move(texts);
   if (tools != nullptr) record["tools"] = *tools;
-  TESSERA_ASSIGN_OR_RETURN(const data::Conversation chat, data::ConversationOf(record, "the body"));
-  TESSERA_ASSIGN_OR_RETURN(
-      const std::vector<int32_t> ids,
-      data::TokenizePrompt(*service.served().chat, service.served().tokenizer, chat));
-  return std::vector<int64_t>(ids.begin(), ids.end());
+  TESSERA_ASSIGN_OR_RETURN(data::Conversation chat, data::ConversationOf(record, "the body"));
+  chat.variables = TemplateVariables(fields);
+  TESSERA_RETURN_IF_ERROR(fields.status());
+  return data::TokenizePrompt(*service.served().chat, service.served().tokenizer, chat);
 }
 
-StatusOr<ChatRequest> Read(const Service& service, Fields& fields) {
+StatusOr<ChatRequest> Read(Service& service, Fields& fields) {
   const ServedModel& served = service.served();
   ChatRequest request;
   request.adapter = ModelField(fields, service);
-  const nlohmann::json asked = SamplingFields(fields, served);
+  nlohmann::json asked = SamplingFields(fields, served);
   request.choices = fields.Integer("n", 1, kMostChoices).value_or(1);
   const bool logprobs = fields.Flag("logprobs").value_or(false);
   const auto top = fields.Integer("top_logprobs", 0, kMostLogprobs);
@@ -81,23 +129,32 @@ StatusOr<ChatRequest> Read(const Service& service, Fields& fields) {
   if (asked.value("max_new_tokens", 1) == 0) fields.Fail("max_tokens", "must be at least 1");
   request.stream_usage = StreamUsageField(fields);
   fields.Allow({"user", "metadata", "store"});
-  const ordered_json* const choice = fields.Any("tool_choice");
-  if (choice == nullptr || *choice != "none") {
-    fields.Refuse("tool_choice", "a model may call a tool as it likes: auto or none", "auto");
-  }
-  fields.Refuse("parallel_tool_calls", "answers are texts", true);
-  fields.Refuse("response_format", "answers are texts", {{"type", "text"}});
+  request.grammar = ResponseFormatField(fields, service);
   const Status count = service.queue().CheckCount(request.choices);
   if (!count.ok()) fields.Fail("n", std::string(count.message()));
   if (served.chat == nullptr) {
     return InvalidArgument("the folder of ", served.name,
                            " has no chat template; use /v1/completions");
   }
+  const std::string chat_template = served.chat->text(fields.Any("tools") != nullptr);
+  const ToolFields tools = ReadToolFields(fields, service, chat_template);
+  if (tools.grammar != nullptr) {
+    if (request.grammar != nullptr) {
+      fields.Fail("response_format", "does not go with a `tool_choice` that asks for a call");
+    }
+    request.grammar = tools.grammar;
+  }
+  request.reading = {.calls = tools.form, .names = tools.names};
+  if (!tools.parallel) request.reading.most_calls = 1;
+  request.reading.reasons = KnowsReasoning(chat_template);
   // What the conversation says is asked for first, so that no key of it counts as unknown.
   auto prompt = ReadConversation(service, fields);
   if (!prompt.ok()) fields.Fail("messages", prompt.status());
   TESSERA_RETURN_IF_ERROR(fields.Finish());
-  request.prompt = *std::move(prompt);
+  BeginAnswer(served.tokenizer, tools, request.grammar != nullptr, &*prompt, &request.reading);
+  request.prompt = std::vector<int64_t>(prompt->begin(), prompt->end());
+  // What must fit a grammar is written without the beams that a folder may ask for.
+  if (request.grammar != nullptr) asked["num_beams"] = 1;
   TESSERA_ASSIGN_OR_RETURN(models::GenerationConfig config, ConfigOf(served, asked));
   TESSERA_ASSIGN_OR_RETURN(
       request.config,
@@ -113,8 +170,11 @@ class ChatCompletions : public Answer {
         request_(std::move(request)),
         id_(service.NewId("chatcmpl")),
         model_(service.NameOf(request_.adapter)),
-        created_(std::time(nullptr)),
-        choices_(static_cast<size_t>(request_.choices)) {}
+        created_(std::time(nullptr)) {
+    for (int64_t i = 0; i < request_.choices; ++i) {
+      choices_.push_back({.reader = AnswerReader(request_.reading)});
+    }
+  }
 
   std::vector<TextRequest> Texts() const {
     std::vector<TextRequest> texts;
@@ -123,42 +183,48 @@ class ChatCompletions : public Answer {
                        .config = request_.config,
                        .row = i,
                        .adapter = request_.adapter,
-                       .top_scores = request_.logprobs});
+                       .top_scores = request_.logprobs,
+                       .grammar = request_.grammar});
     }
     return texts;
   }
 
  protected:
-  void OnToken(size_t i, int64_t, std::string_view piece, const TokenScores* scores) override {
+  void OnToken(size_t i, int64_t id, std::string_view piece, const TokenScores* scores) override {
     std::string& logprobs = choices_[i].logprobs;
     const size_t before = logprobs.capacity();
     if (scores != nullptr) {
       logprobs.append(logprobs.empty() ? "" : ",").append(JsonText(ScoresJson(*scores)));
     }
     Keep(piece.size() + logprobs.capacity() - before);
-    if (!streams()) return;
-    BeginChoice(i);
-    if (piece.empty()) return;
-    SendChoice(i, {{"content", ReplaceInvalidUtf8(piece)}}, nullptr);
+    if (streams()) BeginChoice(i);
+    AnswerReader& reader = choices_[i].reader;
+    if (!piece.empty()) Take(i, reader.Push(piece));
+    // Texts leave out special tokens, some of which mark a part.
+    const data::Tokenizer& tokenizer = service().served().tokenizer;
+    const auto token = static_cast<int32_t>(id);
+    if (!tokenizer.IsSpecial(token)) return;
+    if (const auto mark = tokenizer.TokenBytes(token); reader.IsMark(mark)) {
+      Take(i, reader.Push(mark));
+    }
   }
 
   void OnEnd(size_t i, const GenerationResult& result) override {
-    choices_[i].finish = FinishReason(result);
     made_tokens_ += std::ssize(result.ids);
-    if (streams()) {
-      BeginChoice(i);
-      SendChoice(i, ordered_json::object(), choices_[i].finish);
-    } else {
-      choices_[i].text = ReplaceInvalidUtf8(result.text);
-    }
+    if (streams()) BeginChoice(i);
+    Take(i, choices_[i].reader.Finish());
+    choices_[i].finish = FinishReason(result);
+    // A call that was asked for is complete even where it takes the last token.
+    const bool cut = result.end == GenerationResult::End::kLength && request_.grammar == nullptr;
+    if (choices_[i].reader.calls() > 0 && !cut) choices_[i].finish = "tool_calls";
+    if (streams()) SendChoice(i, ordered_json::object(), choices_[i].finish);
   }
 
   std::string Whole() override {
     std::vector<std::string> choices;
     for (size_t i = 0; i < choices_.size(); ++i) {
-      const ordered_json message = {{"role", "assistant"},
-                                    {"content", std::exchange(choices_[i].text, {})}};
-      choices.push_back(Choice(i, "message", JsonText(message), choices_[i].finish));
+      choices.push_back(
+          Choice(i, "message", JsonText(MessageOf(&choices_[i])), choices_[i].finish));
     }
     return WithChoices("chat.completion", std::move(choices), JsonText(Usage()));
   }
@@ -170,11 +236,60 @@ class ChatCompletions : public Answer {
  private:
   static constexpr char kChunk[] = "chat.completion.chunk";
   struct Text {
+    AnswerReader reader;
     std::string text = {};
+    std::string reasoning = {};
+    ordered_json calls = ordered_json::array();
     std::string logprobs = {};  // elements of a JSON list
     const char* finish = nullptr;
     bool begun = false;
   };
+
+  // Parts of an answer, as deltas of a stream or for the whole.
+  void Take(size_t i, std::vector<AnswerPart> parts) {
+    Text& choice = choices_[i];
+    for (AnswerPart& part : parts) {
+      if (part.kind == AnswerPart::Kind::kCall) {
+        TakeCall(i, std::move(part));
+        continue;
+      }
+      const bool words = part.kind == AnswerPart::Kind::kContent;
+      if (streams()) {
+        const char* const key = words ? "content" : "reasoning_content";
+        SendChoice(i, {{key, ReplaceInvalidUtf8(part.text)}}, nullptr);
+      } else {
+        (words ? choice.text : choice.reasoning) += part.text;
+      }
+    }
+  }
+  void TakeCall(size_t i, AnswerPart call) {
+    ordered_json& calls = choices_[i].calls;
+    ordered_json json = {{"id", service().NewCallId()},
+                         {"type", "function"},
+                         {"function", {{"name", call.name}, {"arguments", call.text}}}};
+    if (streams()) {
+      // The head of a call and its arguments, as clients put them together.
+      ordered_json head = {{"index", calls.size()}};
+      head.update(json);
+      head["function"]["arguments"] = "";
+      const ordered_json rest = {{"index", calls.size()}, {"function", {{"arguments", call.text}}}};
+      SendChoice(i, {{"tool_calls", {std::move(head)}}}, nullptr);
+      SendChoice(i, {{"tool_calls", {rest}}}, nullptr);
+      json = nullptr;  // was sent
+    }
+    calls.push_back(std::move(json));
+  }
+  static ordered_json MessageOf(Text* choice) {
+    ordered_json message = {{"role", "assistant"}};
+    const std::string text = ReplaceInvalidUtf8(std::exchange(choice->text, {}));
+    const bool silent = text.find_first_not_of(" \t\r\n") == std::string::npos;
+    message["content"] = silent && !choice->calls.empty() ? ordered_json() : ordered_json(text);
+    if (!choice->reasoning.empty()) {
+      message["reasoning_content"] = ReplaceInvalidUtf8(std::exchange(choice->reasoning, {}));
+    }
+    if (!choice->calls.empty()) message["tool_calls"] = std::move(choice->calls);
+    return message;
+  }
 
   ordered_json TokenJson(int64_t id, double log_p) {
     const data::Tokenizer& tokenizer = service().served().tokenizer;

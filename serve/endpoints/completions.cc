@@ -30,6 +30,7 @@ struct Prompt {
 struct CompletionRequest {
   std::vector<Prompt> prompts;
   models::Shared<models::GenerationConfig> config = {};
+  std::shared_ptr<const models::TokenGrammar> grammar = nullptr;
   int adapter = 0;
   int64_t choices = 1;  // of each prompt
   int64_t logprobs = -1;
@@ -80,11 +81,11 @@ Status ReadPrompts(const Service& service, const ordered_json& json, CompletionR
   return OkStatus();
 }
 
-StatusOr<CompletionRequest> Read(const Service& service, Fields& fields) {
+StatusOr<CompletionRequest> Read(Service& service, Fields& fields) {
   const ServedModel& served = service.served();
   CompletionRequest request;
   request.adapter = ModelField(fields, service);
-  const nlohmann::json asked = SamplingFields(fields, served);
+  nlohmann::json asked = SamplingFields(fields, served);
   request.choices = fields.Integer("n", 1, kMostChoices).value_or(1);
   request.logprobs = fields.Integer("logprobs", 0, kMostLogprobs).value_or(-1);
   request.echo = fields.Flag("echo").value_or(false);
@@ -95,6 +96,7 @@ StatusOr<CompletionRequest> Read(const Service& service, Fields& fields) {
   request.only_echo = !writes && !scores;
   request.token_ids = fields.Flag("return_token_ids").value_or(false);
   request.stream_usage = StreamUsageField(fields);
+  request.grammar = ResponseFormatField(fields, service);
   fields.Allow({"user"});
   fields.Refuse("suffix", "texts are continued at their end alone");
   if (const auto best = fields.Integer("best_of", 1); best && *best != request.choices) {
@@ -109,6 +111,8 @@ StatusOr<CompletionRequest> Read(const Service& service, Fields& fields) {
   const Status read = ReadPrompts(service, *prompt, &request);
   if (!read.ok()) fields.Fail("prompt", std::string(read.message()));
   TESSERA_RETURN_IF_ERROR(fields.Finish());
+  // What must fit a grammar is written without the beams that a folder may ask for.
+  if (request.grammar != nullptr) asked["num_beams"] = 1;
   TESSERA_ASSIGN_OR_RETURN(request.config, ConfigOf(served, asked));
   return request;
 }
@@ -181,7 +185,8 @@ class Completions : public Answer {
                        .row = static_cast<int64_t>(i),
                        .adapter = request_.adapter,
                        .score_prompt = request_.echo && request_.logprobs >= 0,
-                       .top_scores = request_.logprobs});
+                       .top_scores = request_.logprobs,
+                       .grammar = request_.grammar});
     }
     return texts;
   }

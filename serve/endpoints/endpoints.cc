@@ -8,6 +8,7 @@ const std::vector<Endpoint>& Endpoints() {
       {"GET", "/", AnswerPage, /*open=*/true},
       {"POST", "/", AnswerChatGlm},
       {"GET", "/v1/models", AnswerModels},
+      {"GET", "/v1/models/*", AnswerModel},
       {"POST", "/v1/completions", AnswerCompletions},
       {"POST", "/v1/chat/completions", AnswerChatCompletions},
       {"POST", "/v1/embeddings", AnswerEmbeddings},

@@ -14,6 +14,7 @@ const std::vector<Endpoint>& Endpoints();
 void AnswerPage(Service& service, Call call);
 void AnswerChatGlm(Service& service, Call call);
 void AnswerModels(Service& service, Call call);
+void AnswerModel(Service& service, Call call);
 void AnswerCompletions(Service& service, Call call);
 void AnswerChatCompletions(Service& service, Call call);
 void AnswerEmbeddings(Service& service, Call call);

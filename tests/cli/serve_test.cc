@@ -488,6 +488,8 @@ TEST_F(ServeTest, ModelsThatAskForBeamsAreAskedAnotherWay) {
   }
   Post(client, "/v1/completions",
        {{"prompt", "red"}, {"max_tokens", 0}, {"echo", true}, {"logprobs", 1}});
+  Post(client, "/v1/completions",
+       {{"prompt", "red"}, {"response_format", {{"type", "json_object"}}}});
 }
 
 // What another process writes over the files is nothing to a server.

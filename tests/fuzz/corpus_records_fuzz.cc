@@ -7,16 +7,16 @@
 
 #include "base/error.h"
 #include "base/utf8.h"
-#include "corpus/io/byte_source.h"
 #include "corpus/io/record_reader.h"
+#include "data/dataset/byte_source.h"
 #include "nlohmann/json.hpp"
 #include "tests/fuzz/fuzz_target.h"
 
 namespace tessera::fuzz {
 namespace {
 
-using corpus::Compressed;
-using corpus::Compression;
+using data::Compressed;
+using data::Compression;
 
 // The first byte chooses the file's name; what is read must be UTF-8, and JSON when it is written.
 bool Run(std::string_view bytes) {

@@ -3,13 +3,17 @@
 
     pip install torch transformers sentence-transformers onnxruntime onnx
     bazel build -c opt //tools:tessera
-    python tests/parity/text_vectors.py [--tessera BINARY] [--model FOLDER [--rates]]
+    python tests/parity/text_vectors.py [--tessera BINARY] [--model FOLDER [--rates [--library libtessera.so]]]
 
 Folders with every pooling, Dense, Normalize, lengths, prompts and paths are made of small random models, in
 the files of sentence-transformers 2 and 6; `tessera embed` and `tessera rerank` must give what it gives.
-With --model a real folder is compared on 200 texts, and with --rates timed beside its ONNX export.
+With --model a real folder is compared on 200 texts, and with --rates timed beside its ONNX export: the server with
+one connection, and with --library libtessera.so the C library, text by text.
 """
 import argparse
+import base64
+import ctypes
+import http.client
 import json
 import os
 import random
@@ -298,10 +302,42 @@ def check_real(binary, model, work):
     return int(least < 0.999999)
 
 
-def rates(binary, model, work, threads):
-    """Texts a second of one server and of ONNX Runtime with the same tokenizer, alternating."""
+class Library:
+    """The C library, text by text."""
+
+    def __init__(self, path, model, threads, size):
+        self.c = ctypes.CDLL(path)
+        for name in ("tsr_model_load", "tsr_context_create", "tsr_embed_text"):
+            getattr(self.c, name).restype = ctypes.c_void_p
+        self.c.tsr_status_message.restype = ctypes.c_char_p
+        self.c.tsr_status_message.argtypes = [ctypes.c_void_p]
+
+        class Options(ctypes.Structure):  # the first members of tsr_context_options
+            _fields_ = [("size", ctypes.c_size_t), ("threads", ctypes.c_int)]
+        loaded, self.context = ctypes.c_void_p(), ctypes.c_void_p()
+        self.check(self.c.tsr_model_load(model.encode(), None, ctypes.byref(loaded)))
+        options = Options(ctypes.sizeof(Options), threads)
+        self.check(self.c.tsr_context_create(loaded, ctypes.byref(options), ctypes.byref(self.context)))
+        self.vector = numpy.zeros(size, numpy.float32)
+
+    def check(self, status):
+        if status:
+            sys.exit(self.c.tsr_status_message(status).decode())
+
+    def __call__(self, batch):
+        vectors = []
+        for text in batch:
+            text = text.encode()
+            self.check(self.c.tsr_embed_text(
+                self.context, text, ctypes.c_size_t(len(text)), None,
+                self.vector.ctypes.data_as(ctypes.c_void_p), ctypes.c_size_t(len(self.vector))))
+            vectors.append(self.vector.copy())
+        return numpy.stack(vectors)
+
+
+def rates(binary, model, work, threads, library):
+    """Texts a second of one server, of the library and of ONNX Runtime with the same tokenizer, alternating."""
     import onnxruntime
-    import urllib.request
     peer = SentenceTransformer(model, device="cpu")
     onnx = os.path.join(work, "model.onnx")
     example = peer.tokenizer(["a text", "another text"], return_tensors="pt")
@@ -333,29 +369,33 @@ def rates(binary, model, work, threads):
 
     server = subprocess.Popen([binary, "serve", model, "--port", "0", "--threads", str(threads)],
                               stdout=subprocess.PIPE, text=True)
-    url = server.stdout.readline().split()[-1] + "/v1/embeddings"
+    connection = http.client.HTTPConnection(server.stdout.readline().split()[-1].split("//")[1])
 
     def with_server(batch):
         body = json.dumps({"input": batch, "encoding_format": "base64"}).encode()
-        request = urllib.request.Request(url, body, {"Content-Type": "application/json"})
-        import base64
-        answer = json.load(urllib.request.urlopen(request))["data"]
+        connection.request("POST", "/v1/embeddings", body, {"Content-Type": "application/json"})
+        answer = json.load(connection.getresponse())["data"]
         return numpy.stack([numpy.frombuffer(base64.b64decode(d["embedding"]), "<f4") for d in answer])
 
     all_texts = real_texts(192)
-    assert cosines(with_server(all_texts[:8]), with_onnx(all_texts[:8])).min() > 0.99999
+    ours = {"server": with_server}
+    if library:
+        ours["C library"] = Library(library, model, threads, len(with_server(["a"])[0]))
+    for ask in ours.values():
+        assert cosines(ask(all_texts[:8]), with_onnx(all_texts[:8])).min() > 0.99999
     for size in (1, 32):
         batches = [all_texts[i:i + size] for i in range(0, len(all_texts), size)]
-        taken = {with_onnx: [], with_server: []}
+        taken = {with_onnx: [], **{ask: [] for ask in ours.values()}}
         for _ in range(7):
             for ask, seconds in taken.items():
                 begin = time.perf_counter()
                 for batch in batches:
                     ask(batch)
                 seconds.append(time.perf_counter() - begin)
-        onnx_rate, our_rate = (len(all_texts) / sorted(s)[len(s) // 2] for s in taken.values())
-        print("batch %d, %d threads: ONNX Runtime %.0f texts/s, server %.0f, ratio %.2f" %
-              (size, threads, onnx_rate, our_rate, our_rate / onnx_rate), flush=True)
+        rate = {ask: len(all_texts) / sorted(s)[len(s) // 2] for ask, s in taken.items()}
+        for name, ask in ours.items():
+            print("batch %d, %d threads: ONNX Runtime %.0f texts/s, %s %.0f, ratio %.2f" %
+                  (size, threads, rate[with_onnx], name, rate[ask], rate[ask] / rate[with_onnx]), flush=True)
     server.terminate()
 
 
@@ -365,13 +405,14 @@ def main():
     parser.add_argument("--model")
     parser.add_argument("--rates", action="store_true")
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--library")
     flags = parser.parse_args()
     with tempfile.TemporaryDirectory() as work:
         if flags.model is None:
             return check_folders(flags.tessera, work) + check_rerankers(flags.tessera, work)
         bad = check_real(flags.tessera, flags.model, work)
         if flags.rates:
-            rates(flags.tessera, flags.model, work, flags.threads)
+            rates(flags.tessera, flags.model, work, flags.threads, flags.library)
         return bad
 
 

@@ -374,6 +374,32 @@ std::string FolderWith(const std::string& name,
   return folder;
 }
 
+TEST(CApiTest, TextFitsASchema) {
+  const ModelHandle model = LoadHandle(SmallModelFolder("gpt2"));
+  const ContextHandle context = ContextOf(model);
+  tsr_generate_options options = {};
+  options.size = sizeof(options);
+  options.max_new_tokens = 27;
+  options.json_schema = R"({"type": "array", "items": {"type": "boolean"}, "maxItems": 3})";
+  std::string message;
+  const auto write = [&](Generated* text) {
+    return CodeOf(tsr_generate_text(context.get(), "Hello", 5, &options, Collect, text), &message);
+  };
+  Generated text, plain;
+  ASSERT_EQ(write(&text), TSR_OK) << message;
+  EXPECT_TRUE(nlohmann::json::parse(text.text, nullptr, false).is_array()) << text.text;
+  options.num_beams = 2;
+  EXPECT_EQ(write(&plain), TSR_INVALID_ARGUMENT);
+  EXPECT_NE(message.find("json_schema does not go with num_beams"), std::string::npos) << message;
+  options.num_beams = 0;
+  options.json_schema = R"({"uniqueItems": true})";
+  EXPECT_EQ(write(&plain), TSR_INVALID_ARGUMENT);
+  EXPECT_NE(message.find("json_schema: 'uniqueItems'"), std::string::npos) << message;
+  options.json_schema = "";
+  ASSERT_EQ(write(&plain), TSR_OK) << message;
+  EXPECT_NE(plain.text, text.text);
+}
+
 TEST(CApiTest, AConversationIsAnsweredAsTheTemplateWritesIt) {
   const ModelHandle model = LoadHandle(FolderWith(
       "template", {{"chat_template.jinja",

@@ -181,6 +181,8 @@ class Caller {
       options->stop = Below(2) == 0 ? stops_ : nullptr;
       options->stop_count = static_cast<size_t>(Below(4));
       options->seed = static_cast<uint64_t>(Number());
+      constexpr const char* kSchemas[] = {nullptr, "", "{", "{\"type\": 3}", "{}"};
+      options->json_schema = kSchemas[Below(5)];
     }
     return Maybe(options);
   }

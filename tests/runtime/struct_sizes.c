@@ -25,6 +25,7 @@ int main(void) {
   LINE(tsr_embed_options, max_tokens);
   LINE(tsr_generate_options, seed); /* 0.7.0 */
   LINE(tsr_generate_options, settings);
+  LINE(tsr_generate_options, json_schema);
   LINE(tsr_token, end);
   return 0;
 }

@@ -24,10 +24,23 @@ const OptionTable& DataConfig::Table() {
               "tokenizer", &DataConfig::tokenizer,
               "a folder, `byte` or `char`; the small presets take bytes",
               {.type = "DIR", .unset = "the model's", .changes_results = false, .evaluation = true})
+          .Add("split", &DataConfig::split,
+               "the split of `data`, which is a data-set folder, that is read (`train`); a folder "
+               "without it is that of a task",
+               {.unset = "none", .changes_results = false, .evaluation = true})
+          .Add("dataset_config_name", &DataConfig::dataset_config_name,
+               "the configuration of a data-set folder, of those that its README.md lists",
+               {.unset = "the default one",
+                .needs = {{{"split"}}, {{"val_split"}}},
+                .changes_results = false,
+                .evaluation = true})
           .Add("val_data", &DataConfig::val_data, "validation data; wins over `val_fraction`",
                {.type = "FILE",
                 .changes_results = false,
                 .aliases = {{"validation_file", "Hugging Face"}}})
+          .Add("val_split", &DataConfig::val_split,
+               "the split of `val_data`, else of `data`, that is the validation data",
+               {.unset = "none", .changes_results = false})
           .Add("val_fraction", &DataConfig::val_fraction,
                "share of the data, from its end, that is held out; 0: no evaluation",
                {.least = 0, .below = 1})

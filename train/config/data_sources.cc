@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "base/file.h"
+#include "data/dataset/data_folder.h"
 #include "data/dataset/indexed_dataset.h"
 #include "train/config/data_config.h"
 
@@ -25,8 +26,19 @@ DataSource ParseSource(const std::string& text) {
 
 std::vector<DataSource> DataConfig::Sources() const {
   std::vector<DataSource> sources;
-  for (const std::string& text : data) sources.push_back(ParseSource(text));
+  for (const std::string& text : data) {
+    sources.push_back(ParseSource(text));
+    std::string& path = sources.back().path;
+    path = data::SplitPath(path, split, dataset_config_name);
+  }
   return sources;
+}
+
+std::string DataConfig::Validation() const {
+  if (val_split.empty()) return val_data;
+  const std::string folder =
+      val_data.empty() && !data.empty() ? ParseSource(data[0]).path : val_data;
+  return data::SplitPath(folder, val_split, dataset_config_name);
 }
 
 }  // namespace tessera::train

@@ -8,6 +8,7 @@
 
 #include "base/checksum.h"
 #include "base/file.h"
+#include "data/dataset/data_folder.h"
 
 namespace tessera::train {
 namespace {
@@ -74,8 +75,10 @@ std::string DataDigest(const std::vector<DataSource>& sources) {
     bool found = false;
     if (IsDirectory(source.path)) {
       found = digest.AddFolder(source.path);
-    } else if (PathExists(source.path)) {
-      found = digest.AddFile(source.path);
+    } else if (const auto files = data::FilesOfData(source.path);
+               files.ok() && PathExists(files->front())) {
+      found = std::all_of(files->begin(), files->end(),
+                          [&](const std::string& file) { return digest.AddFile(file); });
     } else {  // an indexed dataset
       found = digest.AddFile(source.path + ".bin") && digest.AddFile(source.path + ".idx");
     }

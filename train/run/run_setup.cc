@@ -9,6 +9,7 @@
 #include "base/file.h"
 #include "base/output_files.h"
 #include "base/utf8.h"
+#include "data/dataset/data_folder.h"
 #include "data/dataset/indexed_dataset.h"
 #include "data/dataset/tokenize.h"
 #include "dist/comm/agreement.h"
@@ -143,7 +144,16 @@ Status Describe(Plan* plan) {
 }
 
 // All weights or none.
-Status CheckSources(const std::vector<DataSource>& sources) {
+Status CheckSources(const RunConfig& config, const std::vector<DataSource>& sources) {
+  for (const DataSource& source : sources) {
+    if (config.split.empty() || data::NamesSplit(source.path)) continue;
+    return InvalidArgument("split is '", config.split, "', but data is no folder of a data set: ",
+                           source.path.substr(0, source.path.rfind('[')));
+  }
+  if (!config.val_split.empty() && !data::NamesSplit(config.Validation())) {
+    return InvalidArgument("val_split is '", config.val_split,
+                           "', but there is no folder of a data set: ", config.Validation());
+  }
   for (const DataSource& source : sources) {
     if (source.weight.has_value() == sources[0].weight.has_value()) continue;
     const DataSource& bare = source.weight ? sources[0] : source;
@@ -165,13 +175,13 @@ Status OfMissingData(const RunConfig& config, const Status& failed) {
   for (const DataSource& source : config.Sources()) {
     if (is_missing(source.path)) return of("data");
   }
-  return !config.val_data.empty() && is_missing(config.val_data) ? of("val_data") : failed;
+  return !config.Validation().empty() && is_missing(config.Validation()) ? of("val_data") : failed;
 }
 
 Status OpenTheData(Plan* plan) {
   RunSetup& setup = plan->setup;
   const std::vector<DataSource> sources = setup.config.Sources();
-  TESSERA_RETURN_IF_ERROR(CheckSources(sources));
+  TESSERA_RETURN_IF_ERROR(CheckSources(setup.config, sources));
   StatusOr<TaskData> opened = setup.task->open({.config = setup.config,
                                                 .sources = sources,
                                                 .model = plan->base.config,
@@ -304,7 +314,7 @@ namespace {
 // profile any file that it is named after.
 Status CheckOut(const RunConfig& config) {
   if (!config.profile.empty()) {
-    std::vector<std::string> reads = {config.val_data};
+    std::vector<std::string> reads = {config.Validation()};
     for (const DataSource& source : config.Sources()) reads.push_back(source.path);
     TESSERA_RETURN_IF_ERROR(RefuseInputs({config.profile}, reads));
   }

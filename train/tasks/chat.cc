@@ -119,8 +119,8 @@ StatusOr<TaskData> Open(const TaskInput& input) {
   if (input.evaluation) {
     validation = std::exchange(train, nullptr);
     data.objective.labelled = validation->num_prompts() == 0;
-  } else if (!config.val_data.empty()) {
-    TESSERA_ASSIGN_OR_RETURN(validation, open(config.val_data, "val"));
+  } else if (!config.Validation().empty()) {
+    TESSERA_ASSIGN_OR_RETURN(validation, open(config.Validation(), "val"));
   } else if (const int64_t held_out = data::HeldOutCount(train->size(), config.val_fraction)) {
     const int64_t kept = train->size() - held_out;
     validation = train->Part(kept, train->size());

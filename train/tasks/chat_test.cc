@@ -170,7 +170,7 @@ INSTANTIATE_TEST_SUITE_P(Families, PackedRowsTest, testing::ValuesIn(PackedCases
 
 TEST_F(ChatTest, PackingChangesNoLoss) {
   RunConfig config = ChatRun(Put("chats.jsonl", Conversations(20)));
-  config.val_data = config.data[0];
+  config.Validation() = config.data[0];
   config.max_steps = 1;
   config.lr = 0;
   const double alone = *Train(config).val_loss;

@@ -221,13 +221,13 @@ StatusOr<TaskData> Open(const TaskInput& input) {
   }
   TESSERA_ASSIGN_OR_RETURN(task.objective.class_weights,
                            ClassWeights(keys.class_weights, names, all->labels()));
-  if (config.val_data.empty()) {
+  if (config.Validation().empty()) {
     std::tie(task.train, task.validation) =
         data::SplitDataset(all, {.fraction = config.val_fraction, .from_end = true});
     return task;
   }
   task.train = all;
-  TESSERA_ASSIGN_OR_RETURN(Rows held_out, ReadRows(input, config.val_data, room));
+  TESSERA_ASSIGN_OR_RETURN(Rows held_out, ReadRows(input, config.Validation(), room));
   TESSERA_ASSIGN_OR_RETURN(task.validation,
                            MakeDataset(std::move(held_out), format, names, candidates));
   return task;

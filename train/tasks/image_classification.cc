@@ -72,9 +72,9 @@ StatusOr<TaskData> Open(const TaskInput& input) {
   TESSERA_ASSIGN_OR_RETURN(const auto keys, config.Part<ImageOptions>());
   TESSERA_ASSIGN_OR_RETURN(const std::string data_path, input.OneSource());
   TESSERA_ASSIGN_OR_RETURN(data::ImageParts parts, data::FindImageParts(data_path));
-  if (!config.val_data.empty()) {
+  if (!config.Validation().empty()) {
     TESSERA_ASSIGN_OR_RETURN(const data::ImageParts held_out,
-                             data::FindImageParts(config.val_data));
+                             data::FindImageParts(config.Validation()));
     parts.validation = held_out.validation.empty() ? held_out.train : held_out.validation;
   }
   data::ImageClassificationOptions options = {.random_crop = keys.random_crop,

@@ -87,9 +87,9 @@ StatusOr<TaskData> Open(const TaskInput& input) {
                            OpenPart(input, source, input.evaluation ? "val" : "train"));
   if (input.evaluation) {
     data.validation = rows;
-  } else if (!config.val_data.empty()) {
+  } else if (!config.Validation().empty()) {
     data.train = rows;
-    TESSERA_ASSIGN_OR_RETURN(data.validation, OpenPart(input, config.val_data, "val"));
+    TESSERA_ASSIGN_OR_RETURN(data.validation, OpenPart(input, config.Validation(), "val"));
   } else {
     std::tie(data.train, data.validation) =
         data::SplitDataset(rows, {.fraction = config.val_fraction, .from_end = true});

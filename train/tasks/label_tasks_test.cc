@@ -70,7 +70,7 @@ TEST_F(LabelTasksTest, MetricsAreTheSameOnEveryNumberOfRanks) {
 // A label of weight 0 does not count: neither in the sum nor in what it is divided by.
 TEST_F(LabelTasksTest, ClassWeightsMakeAWeightedMean) {
   RunConfig config = ReviewRun();
-  config.val_data = Reviews("all.tsv", 40);
+  config.Validation() = Reviews("all.tsv", 40);
   config.options["class_weights"] = "0,3";
   const auto loss = [&]() {
     auto setup = PrepareRun(config);
@@ -87,7 +87,7 @@ TEST_F(LabelTasksTest, ClassWeightsMakeAWeightedMean) {
     if (line.find("positive") != std::string::npos) positive += line;
     begin = end;
   }
-  config.val_data = Put("positive.tsv", positive);
+  config.Validation() = Put("positive.tsv", positive);
   config.options->erase("class_weights");
   EXPECT_NEAR(weighted, loss(), 1e-6);
   config.options["class_weights"] = "balanced";

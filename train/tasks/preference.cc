@@ -128,9 +128,9 @@ StatusOr<TaskData> Open(const TaskInput& input) {
   data.preferences = {pairs};
   if (input.evaluation) {
     data.validation = pairs;
-  } else if (!config.val_data.empty()) {
+  } else if (!config.Validation().empty()) {
     data.train = pairs;
-    TESSERA_ASSIGN_OR_RETURN(const auto held_out, OpenPart(input, config.val_data, "val"));
+    TESSERA_ASSIGN_OR_RETURN(const auto held_out, OpenPart(input, config.Validation(), "val"));
     data.validation = held_out;
     data.preferences.push_back(held_out);
   } else {

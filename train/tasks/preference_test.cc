@@ -254,7 +254,7 @@ TEST_F(PreferenceTest, ARunThatGoesOnKeepsItsReference) {
   config.target_modules.clear();
   config.max_steps = 6;
   config.log_interval = 4;
-  config.val_data =
+  config.Validation() =
       Put("more.jsonl", "{\"prompt\": \"a\", \"chosen\": \"b\", \"rejected\": \"c\"}");
   config.val_fraction = 0;
   Train(config);
@@ -295,7 +295,7 @@ TEST_F(PreferenceTest, ARunThatGoesOnKeepsItsReference) {
 TEST_F(PreferenceTest, AnEvaluationFindsWhatTheRunFound) {
   RunConfig config = PreferenceRun();
   config.model = Folder("base", 3);
-  config.val_data = config.data[0];
+  config.Validation() = config.data[0];
   config.val_fraction = 0;
   RunSetup setup = *PrepareRun(config);
   Trainer trainer(setup.config, *setup.model, setup.data);

@@ -72,8 +72,8 @@ StatusOr<TextParts> OpenRunningText(const TaskInput& input) {
     return parts;
   }
   parts.train = all;
-  if (!config.val_data.empty()) {
-    TESSERA_ASSIGN_OR_RETURN(auto tokens, OpenTokens(input, config.val_data, "val"));
+  if (!config.Validation().empty()) {
+    TESSERA_ASSIGN_OR_RETURN(auto tokens, OpenTokens(input, config.Validation(), "val"));
     parts.validation.streams = {std::move(tokens)};
     parts.validation.weights = {1};
   } else if (config.val_fraction > 0) {

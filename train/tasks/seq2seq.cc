@@ -34,7 +34,8 @@ struct Seq2SeqOptions : PairOptions {
             .Add("val_target_data", &Seq2SeqOptions::val_target_data, "the targets of `val_data`",
                  {.type = "FILE", .needs = {{{"val_data"}}}, .changes_results = false})
             .Add("source_column", &Seq2SeqOptions::source_column,
-                 "column of the source, of a table (`.tsv`, `.csv`, `.jsonl`, `.json`)",
+                 "column of the source, of a table (`.tsv`, `.csv`, `.jsonl`, `.json`, `.parquet`, "
+                 "`.arrow`); `translation.en` is a member of one",
                  {.evaluation = true})
             .Add("target_column", &Seq2SeqOptions::target_column, "column of the target",
                  {.evaluation = true})
@@ -101,10 +102,10 @@ StatusOr<TaskData> Open(const TaskInput& input) {
                                                       /*sources_only=*/!data.objective.labelled));
   if (input.evaluation) {
     data.validation = pairs;
-  } else if (!config.val_data.empty()) {
+  } else if (!config.Validation().empty()) {
     data.train = pairs;
     TESSERA_ASSIGN_OR_RETURN(data.validation,
-                             OpenPart(input, config.val_data, keys.val_target_data, "val"));
+                             OpenPart(input, config.Validation(), keys.val_target_data, "val"));
   } else {
     std::tie(data.train, data.validation) =
         data::SplitDataset(pairs, {.fraction = config.val_fraction, .from_end = true});

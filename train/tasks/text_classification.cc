@@ -212,16 +212,17 @@ StatusOr<TaskData> Open(const TaskInput& input) {
     TESSERA_ASSIGN_OR_RETURN(data.objective.class_weights,
                              ClassWeights(keys.class_weights, names, labels));
   }
-  if (config.val_data.empty()) {
+  if (config.Validation().empty()) {
     std::tie(data.train, data.validation) =
         data::SplitDataset(rows, {.fraction = config.val_fraction, .from_end = true});
     return data;
   }
   data.train = rows;
-  TESSERA_ASSIGN_OR_RETURN(const DatasetPtr held_out, OpenPart(input, keys, config.val_data, "val",
-                                                               names, kind == LabelKind::kNumber));
+  TESSERA_ASSIGN_OR_RETURN(
+      const DatasetPtr held_out,
+      OpenPart(input, keys, config.Validation(), "val", names, kind == LabelKind::kNumber));
   if (held_out->labels().kind != kind) {
-    return InvalidArgument(config.val_data, ": its labels are scores, those of ", source,
+    return InvalidArgument(config.Validation(), ": its labels are scores, those of ", source,
                            " are names");
   }
   data.validation = held_out;

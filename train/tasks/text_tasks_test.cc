@@ -68,7 +68,7 @@ TEST_F(TextTasksTest, SequenceToSequenceWithGeneration) {
   ASSERT_EQ(lines.size(), 9u);
   ExpectContains(lines[1], "written:");
   config.options["val_target_data"] = config.options["target_data"];
-  config.val_data = Put("short.txt", "yes\n");
+  config.Validation() = Put("short.txt", "yes\n");
   config.out = Path("uneven");
   ExpectContains(Failure(config), "short.txt");
 }
@@ -365,7 +365,7 @@ TEST_F(TextTasksTest, WhatDoesNotFitIsNamed) {
   config.tokenizer = std::string(kTokenizers) + "t5";
   ExpectContains(Failure(config), "the tokenizer has no classification token");
   config.tokenizer = Path("words");
-  config.val_data = Put("odd.tsv", "sentence\tlabel\nthe film\tneutral\n");
+  config.Validation() = Put("odd.tsv", "sentence\tlabel\nthe film\tneutral\n");
   ExpectContains(Failure(config), "odd.tsv:2: unknown label 'neutral'");
 }
 

@@ -7,6 +7,7 @@
 #include <tuple>
 #include <utility>
 
+#include "base/json_ordered.h"
 #include "models/generation/grammar/json_characters.h"
 #include "models/generation/grammar/schema_facts.h"
 
@@ -33,7 +34,8 @@ Symbol CallOf(int rule) { return kFirstCall + static_cast<Symbol>(rule); }
 // schemas may contain themselves, and nesting needs no stack.
 class Rules {
  public:
-  Rules(const ordered_json& schema, const std::string& where) : reader_(schema, where) {}
+  Rules(const ordered_json& schema, const std::string& where, JsonObjects objects)
+      : reader_(schema, where), objects_(objects) {}
 
   StatusOr<ByteGrammar> Write(const ordered_json& schema) {
     const int root = grammar_.AddRule();
@@ -328,6 +330,8 @@ class Rules {
   StatusOr<int> NameRule(const Facts& facts);
 
   const SchemaReader reader_;
+  const JsonObjects objects_;
+  const ordered_json never_ = false;
   ByteGrammar grammar_;
   int indent_ = 0;
   size_t states_ = 0;
@@ -431,6 +435,8 @@ Status Rules::AddObject(const Facts& given, const Schemas& schemas, Nfa* nfa, in
     facts.max_properties =
         std::min(*facts.max_properties, static_cast<int64_t>(size) + kMostAdditional);
   }
+  const bool silent = facts.additional.empty() && size > 0;
+  if (objects_ == JsonObjects::kClosed && silent) facts.additional = {&never_};
   const int begin = nfa->Text(nfa->start(), "{");
   const int close = nfa->Add();
   const int brace = nfa->Add();
@@ -472,12 +478,24 @@ Status Rules::AddObject(const Facts& given, const Schemas& schemas, Nfa* nfa, in
   return OkStatus();
 }
 
-ByteGrammar GrammarOf(const ordered_json& schema) { return *Rules(schema, "").Write(schema); }
+ByteGrammar GrammarOf(const ordered_json& schema) {
+  return *Rules(schema, "", JsonObjects::kOpen).Write(schema);
+}
 
 }  // namespace
 
-StatusOr<ByteGrammar> JsonSchemaGrammar(const ordered_json& schema, const std::string& where) {
-  return Rules(schema, where).Write(schema);
+StatusOr<ByteGrammar> JsonSchemaGrammar(const ordered_json& schema, const std::string& where,
+                                        JsonObjects objects) {
+  return Rules(schema, where, objects).Write(schema);
+}
+
+StatusOr<std::shared_ptr<const TokenGrammar>> TokenGrammarOfSchema(
+    std::string_view schema, const std::string& where, const data::Tokenizer& tokenizer) {
+  TESSERA_ASSIGN_OR_RETURN(const ordered_json json, ParseOrderedJson(schema, where));
+  TESSERA_ASSIGN_OR_RETURN(ByteGrammar bytes, JsonSchemaGrammar(json, where));
+  auto grammar = TokenGrammar::Of(std::move(bytes), Vocabulary::Of(tokenizer));
+  if (!grammar.ok()) return InvalidArgument(where, ": ", grammar.status().message());
+  return grammar;
 }
 
 ByteGrammar JsonValueGrammar() { return GrammarOf(true); }

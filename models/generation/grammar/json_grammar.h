@@ -16,18 +16,32 @@
 #ifndef TESSERA_MODELS_GENERATION_GRAMMAR_JSON_GRAMMAR_H_
 #define TESSERA_MODELS_GENERATION_GRAMMAR_JSON_GRAMMAR_H_
 
+#include <memory>
 #include <string>
+#include <string_view>
 
 #include "base/status.h"
+#include "data/tokenizer/tokenizer.h"
 #include "models/generation/grammar/byte_grammar.h"
+#include "models/generation/grammar/token_grammar.h"
 #include "nlohmann/json.hpp"
 
 namespace tessera::models {
 
+// Whether an object may have properties that its schema does not declare, where the schema declares
+// some and has no `additionalProperties`. The standard says yes (open).
+enum class JsonObjects { kOpen, kClosed };
+
 // InvalidArgument: a schema that is malformed or not supported ("WHERE: 'properties.a':
 // 'uniqueItems' is not supported"), or that no value fits.
 StatusOr<ByteGrammar> JsonSchemaGrammar(const nlohmann::ordered_json& schema,
-                                        const std::string& where);
+                                        const std::string& where,
+                                        JsonObjects objects = JsonObjects::kOpen);
+
+// The same of a schema as text, over a tokenizer's tokens. The tokenizer must outlive it.
+// InvalidArgument also for what is no JSON.
+StatusOr<std::shared_ptr<const TokenGrammar>> TokenGrammarOfSchema(
+    std::string_view schema, const std::string& where, const data::Tokenizer& tokenizer);
 
 // Any JSON value, or any JSON object.
 ByteGrammar JsonValueGrammar();

@@ -7,8 +7,8 @@
 // The first bytes say what a file is: gzip (one or many members), zstd (one or many frames), or
 // neither. Damage is a DataLoss that names the file, what is wrong and how many bytes were read
 // before; the memory is a fixed one.
-#ifndef TESSERA_CORPUS_IO_BYTE_SOURCE_H_
-#define TESSERA_CORPUS_IO_BYTE_SOURCE_H_
+#ifndef TESSERA_DATA_DATASET_BYTE_SOURCE_H_
+#define TESSERA_DATA_DATASET_BYTE_SOURCE_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -18,7 +18,7 @@
 
 #include "base/status.h"
 
-namespace tessera::corpus {
+namespace tessera::data {
 
 class ByteSource {
  public:
@@ -34,6 +34,8 @@ class ByteSource {
 };
 
 enum class Compression { kNone, kGzip, kZstd };
+// By a file's first bytes.
+Compression CompressionOfBytes(std::string_view begin);
 // By the end of a file's name.
 Compression CompressionOfName(std::string_view path);
 // The name without that end.
@@ -45,6 +47,6 @@ std::string Compressed(std::string_view bytes, Compression compression);
 // What a whole gzip, zlib or raw deflate text holds, as HTTP bodies are; at most `most` bytes.
 StatusOr<std::string> Inflated(std::string_view bytes, size_t most);
 
-}  // namespace tessera::corpus
+}  // namespace tessera::data
 
-#endif  // TESSERA_CORPUS_IO_BYTE_SOURCE_H_
+#endif  // TESSERA_DATA_DATASET_BYTE_SOURCE_H_

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "corpus/io/byte_source.h"
+#include "data/dataset/byte_source.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -15,7 +15,7 @@
 
 #include "base/error.h"
 
-namespace tessera::corpus {
+namespace tessera::data {
 namespace {
 
 constexpr size_t kInputBytes = size_t{1} << 18;
@@ -182,10 +182,16 @@ StatusOr<std::unique_ptr<ByteSource>> ByteSource::Open(const std::string& path) 
   char magic[4] = {};
   TESSERA_ASSIGN_OR_RETURN(const size_t size, file->Read(magic, sizeof(magic)));
   TESSERA_RETURN_IF_ERROR(file->Skip(-static_cast<int64_t>(size)));
-  const std::string_view begin(magic, sizeof(magic));
-  if (begin.starts_with("\x1F\x8B")) return std::make_unique<GzipFile>(std::move(file));
-  if (begin == "\x28\xB5\x2F\xFD") return std::make_unique<ZstdFile>(std::move(file));
+  const Compression compression = CompressionOfBytes({magic, sizeof(magic)});
+  if (compression == Compression::kGzip) return std::make_unique<GzipFile>(std::move(file));
+  if (compression == Compression::kZstd) return std::make_unique<ZstdFile>(std::move(file));
   return file;
+}
+
+Compression CompressionOfBytes(std::string_view begin) {
+  if (begin.starts_with("\x1F\x8B")) return Compression::kGzip;
+  if (begin.starts_with("\x28\xB5\x2F\xFD")) return Compression::kZstd;
+  return Compression::kNone;
 }
 
 Status ByteSource::Skip(int64_t size) {
@@ -261,4 +267,4 @@ StatusOr<std::string> Inflated(std::string_view bytes, size_t most) {
   return DataLoss("damaged deflate data");
 }
 
-}  // namespace tessera::corpus
+}  // namespace tessera::data

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+// What an assistant's answer consists of: words, reasoning, and calls of tools.
+//
+//   AnswerReader reader({.calls = CallFormOf(template_text), .names = {"weather"}});
+//   for (const AnswerPart& part : reader.Push("<tool_call>{\"name\": \"weather\", ...")) ...
+//   for (const AnswerPart& part : reader.Finish()) ...
+//
+// A call is told once it is complete. What looks like a call and is none (no JSON, or no tool of
+// that name) stays words.
+#ifndef TESSERA_SERVE_ANSWER_READER_H_
+#define TESSERA_SERVE_ANSWER_READER_H_
+
+#include <cstdint>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tessera::serve {
+
+// How a model writes calls: {"name": NAME, ARGUMENTS: {...}} between `begin` and `end`.
+struct CallForm {
+  std::string_view begin;
+  std::string_view end;        // "": the answer's end
+  std::string_view arguments;  // the key
+  bool list = false;           // a JSON list of calls
+  bool bare = false;           // an object that an answer begins with is a call, too
+};
+
+// The form that a chat template shows or writes; nullptr: none that is known. Qwen 2.5 and Hermes
+// (<tool_call>), Llama 3 (<|python_tag|>, "parameters") and Mistral ([TOOL_CALLS]).
+const CallForm* CallFormOf(std::string_view chat_template);
+
+// Whether a template knows reasoning, <think>...</think>.
+bool KnowsReasoning(std::string_view chat_template);
+
+struct AnswerPart {
+  enum class Kind { kContent, kReasoning, kCall };
+  Kind kind;
+  std::string text;       // of a call its arguments, as JSON
+  std::string name = {};  // of a call
+};
+
+struct AnswerReaderOptions {
+  const CallForm* calls = nullptr;   // nullptr: calls stay words
+  std::set<std::string> names = {};  // the tools
+  int64_t most_calls = INT64_MAX;    // later ones are left out
+  bool reasons = false;              // <think> begins reasoning
+  // What the prompt ends within.
+  enum class Begin { kContent, kReasoning, kCall };
+  Begin begin = Begin::kContent;
+};
+
+class AnswerReader {
+ public:
+  explicit AnswerReader(AnswerReaderOptions options);
+
+  // The parts that are certain with more of the answer. Special tokens that begin or end parts are
+  // given as their text.
+  std::vector<AnswerPart> Push(std::string_view text);
+  std::vector<AnswerPart> Finish();
+
+  // Whether a text is a mark of a part, which special tokens may be.
+  bool IsMark(std::string_view text) const;
+  int64_t calls() const { return calls_; }
+
+ private:
+  using Parts = std::vector<AnswerPart>;
+  enum class State { kContent, kReasoning, kCall };
+
+  bool Step(Parts* parts);
+  bool StepContent(Parts* parts);
+  bool StepReasoning(Parts* parts);
+  void AddCalls(std::string_view text, Parts* parts);
+  void Add(AnswerPart::Kind kind, size_t size, Parts* parts);
+
+  const AnswerReaderOptions options_;
+  State state_ = State::kContent;
+  std::string held_;           // what is not certain yet
+  std::string_view mark_;      // that began the call
+  bool skips_blanks_ = false;  // before the words behind another part
+  bool begins_ = true;         // nothing but blanks was there
+  int64_t calls_ = 0;
+};
+
+}  // namespace tessera::serve
+
+#endif  // TESSERA_SERVE_ANSWER_READER_H_

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "serve/tool_fields.h"
+
+#include <optional>
+#include <utility>
+#include <vector>
+
+namespace tessera::serve {
+namespace {
+
+using nlohmann::ordered_json;
+
+struct Tool {
+  std::string name;
+  ordered_json parameters = {{"type", "object"}};
+  std::string where;  // of the parameters, in the request
+  bool strict = false;
+};
+
+StatusOr<Tool> ToolOf(const ordered_json& json, const std::string& where) {
+  // Some clients leave out the wrapping.
+  const bool wrapped = json.is_object() && json.contains("function");
+  const ordered_json& function = wrapped ? json["function"] : json;
+  const std::string path = wrapped ? where + ".function" : where;
+  if (!function.is_object()) return InvalidArgument(path, ": must be an object");
+  const auto name = function.find("name");
+  if (name == function.end() || !name->is_string() || name->get<std::string>().empty()) {
+    return InvalidArgument(path, ".name: must be a text");
+  }
+  Tool tool = {.name = *name, .where = path + ".parameters"};
+  const auto parameters = function.find("parameters");
+  if (parameters != function.end() && !parameters->is_null()) tool.parameters = *parameters;
+  tool.strict = function.value("strict", ordered_json()) == true;
+  return tool;
+}
+
+StatusOr<std::vector<Tool>> ToolsOf(const ordered_json* json) {
+  std::vector<Tool> tools;
+  if (json == nullptr) return tools;
+  if (!json->is_array()) return InvalidArgument("tools: must be a list");
+  for (size_t i = 0; i < json->size(); ++i) {
+    TESSERA_ASSIGN_OR_RETURN(Tool tool, ToolOf((*json)[i], Concat("tools[", i, "]")));
+    tools.push_back(std::move(tool));
+  }
+  return tools;
+}
+
+enum class Choice { kNone, kAuto, kCall };
+
+// Whether tools are called; `only` becomes the name of the one that must be.
+StatusOr<Choice> ChoiceOf(const ordered_json* json, std::string* only) {
+  if (json == nullptr || *json == "auto") return Choice::kAuto;
+  if (*json == "none") return Choice::kNone;
+  if (*json == "required") return Choice::kCall;
+  const auto function = json->is_object() ? json->find("function") : json->end();
+  if (json->is_object() && json->value("type", ordered_json()) == "function" &&
+      function != json->end() && function->is_object() &&
+      function->value("name", ordered_json()).is_string()) {
+    *only = (*function)["name"];
+    return Choice::kCall;
+  }
+  return InvalidArgument(
+      "tool_choice: must be none, auto, required or {\"type\": \"function\", \"function\": "
+      "{\"name\": ...}}");
+}
+
+// A schema that becomes a part of another one: what it refers to within itself moves with it.
+ordered_json Moved(ordered_json schema, const std::string& root) {
+  if (!schema.is_structured()) return schema;
+  for (auto& [key, part] : schema.items()) {
+    const bool refers = key == "$ref" && part.is_string();
+    if (!refers) {
+      part = Moved(std::move(part), root);
+    } else if (const std::string target = part; target.starts_with('#')) {
+      part = root + target.substr(1);
+    }
+  }
+  return schema;
+}
+
+ordered_json SchemaOfCalls(const std::vector<Tool>& tools, const CallForm& form, bool parallel) {
+  ordered_json calls = ordered_json::array();
+  ordered_json parameters = ordered_json::object();
+  const std::string key(form.arguments);
+  for (const Tool& tool : tools) {
+    const std::string place = Concat("tool", calls.size());
+    const std::string root = "#/$defs/" + place;
+    parameters[place] = Moved(tool.parameters, root);
+    ordered_json properties = {{"name", {{"const", tool.name}}}};
+    properties[key] = {{"type", "object"}, {"$ref", root}};
+    calls.push_back({{"type", "object"},
+                     {"properties", std::move(properties)},
+                     {"required", {"name", key}},
+                     {"additionalProperties", false}});
+  }
+  ordered_json schema = {{"anyOf", std::move(calls)}};
+  if (form.list) {
+    schema = {{"type", "array"}, {"items", std::move(schema)}, {"minItems", 1}};
+    if (!parallel) schema["maxItems"] = 1;
+  }
+  schema["$defs"] = std::move(parameters);
+  return schema;
+}
+
+StatusOr<GrammarCache::Grammar> GrammarOfCalls(std::vector<Tool> tools, const std::string& only,
+                                               const CallForm& form, bool parallel,
+                                               Service& service) {
+  if (tools.empty()) return InvalidArgument("tool_choice: needs `tools`");
+  if (!only.empty()) {
+    std::erase_if(tools, [&](const Tool& tool) { return tool.name != only; });
+    if (tools.empty()) return InvalidArgument("tool_choice: no tool is called '", only, "'");
+  }
+  auto objects = models::JsonObjects::kClosed;
+  for (const Tool& tool : tools) {
+    if (!tool.strict) objects = models::JsonObjects::kOpen;
+    // By itself: so that messages have the request's paths.
+    TESSERA_RETURN_IF_ERROR(service.grammars().OfSchema(tool.parameters, tool.where).status());
+  }
+  return service.grammars().OfSchema(SchemaOfCalls(tools, form, parallel), "tools", objects);
+}
+
+}  // namespace
+
+ToolFields ReadToolFields(Fields& fields, Service& service, std::string_view chat_template) {
+  ToolFields read;
+  read.parallel = fields.Flag("parallel_tool_calls").value_or(true);
+  std::string only;
+  const auto tools = ToolsOf(fields.Any("tools"));
+  if (!tools.ok()) fields.Fail("tools", tools.status());
+  const auto choice = ChoiceOf(fields.Any("tool_choice"), &only);
+  if (!choice.ok()) fields.Fail("tool_choice", choice.status());
+  if (!tools.ok() || !choice.ok() || *choice == Choice::kNone) return read;
+  for (const Tool& tool : *tools) read.names.insert(tool.name);
+  if (!tools->empty()) read.form = CallFormOf(chat_template);
+  if (*choice == Choice::kAuto) return read;
+  if (!tools->empty() && read.form == nullptr) {
+    fields.Fail("tool_choice", "the chat template shows no form of calls that is known");
+    return read;
+  }
+  auto grammar = GrammarOfCalls(*tools, only, read.form == nullptr ? CallForm() : *read.form,
+                                read.parallel, service);
+  if (!grammar.ok()) {
+    const bool choosing = Message(grammar.status()).starts_with("tool_choice");
+    fields.Fail(choosing ? "tool_choice" : "tools", grammar.status());
+    return read;
+  }
+  read.grammar = *std::move(grammar);
+  return read;
+}
+
+}  // namespace tessera::serve
