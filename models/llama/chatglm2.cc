@@ -44,7 +44,6 @@ const OptionTable& ChatGlm2Keys::Table() {
                {.least = 0})
           .Add("layernorm_epsilon", &C::rms_norm_eps, "added to mean squares", {.least = 0})
           .Add("tie_word_embeddings", &C::tie_word_embeddings, "the head is the embedding")
-          .Add("has_lm_head", &C::has_lm_head, "false: a model of hidden states alone")
           .Add("attention_dropout", &C::attention_dropout, "dropout on attention's weights",
                DropoutShare())
           .Add("hidden_dropout", &C::resid_pdrop, "dropout on what a layer adds", DropoutShare())

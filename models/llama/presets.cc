@@ -262,6 +262,7 @@ const FamilyRegistration chatglm2([] {
                  {ChatGlm2Preset("chatglm2-6b", 32768), ChatGlm2Preset("chatglm3-6b", 8192)});
   family.architectures.push_back({"ChatGLMForConditionalGeneration", {Capability::kNextToken}});
   family.describes = IsChatGlm2;
+  family.leave_out_lm_head = nullptr;  // the name of its class is that of a bare decoder
   family.other_names = nullptr;
   family.adapter_targets = {"query_key_value"};
   return family;

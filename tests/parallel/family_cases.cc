@@ -209,7 +209,8 @@ Bundle SeeingLmInputs(uint64_t v) {
 }
 
 // Of types whose padding is a token of their large vocabularies, with heads that turn in part.
-json LaterConfig(const char* type, int64_t heads, int64_t groups, const json& changes = {}) {
+json LaterConfig(const char* type, int64_t heads, int64_t groups,
+                 const json& changes = json::object()) {
   json config = LlamaConfig(type, heads, groups);
   config["pad_token_id"] = 3;
   config["head_dim"] = 8;

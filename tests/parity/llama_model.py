@@ -11,12 +11,16 @@ the worst relative error ||a-b||/||b|| of outputs and of gradients, and of logit
 transformers' own; generation is compared token by
 token, greedy and with beams, and what the program saves is loaded again.
 """
+import json
+import os
 import sys
 import tempfile
 
 import torch
+from safetensors.torch import load_file, save_file
 import transformers
-from transformers import AutoModelForCausalLM, CONFIG_MAPPING
+from transformers import AttentionInterface, AutoModelForCausalLM, CONFIG_MAPPING
+from transformers.masking_utils import AttentionMaskInterface, eager_mask
 
 import parity
 from parity import (ALL_HIDDEN, Report, check_saving, compare, forward, gradients_of,
@@ -86,7 +90,69 @@ MODELS = {
     "glm_whole": llama("glm", pad_token_id=3, head_dim=10, partial_rotary_factor=1.0,
                        attention_bias=False, tie_word_embeddings=True),
     "glm4": llama("glm4", pad_token_id=3, head_dim=8, attention_bias=False),
+    # Written as the model's own files have it. Its padding is trained.
+    "chatglm2": llama("glm", pad_token_id=None, head_dim=8, attention_bias=True),
+    "chatglm2_ratio": llama("glm", pad_token_id=None, head_dim=12, attention_bias=False,
+                            rope_theta=30000.0, num_key_value_heads=1),
 }
+CHATGLM_NAMES = [("model.embed_tokens", "transformer.embedding.word_embeddings"),
+                 ("model.layers", "transformer.encoder.layers"),
+                 ("model.norm", "transformer.encoder.final_layernorm"),
+                 ("lm_head", "transformer.output_layer"),
+                 ("self_attn.o_proj", "self_attention.dense"),
+                 ("self_attn.q_proj", "self_attention.query_key_value"),
+                 ("gate_up_proj", "dense_h_to_4h"), ("down_proj", "dense_4h_to_h")]
+
+
+def capped(module, query, key, value, attention_mask, scaling, softcap=None, **_):
+    """Attention with the cap that the default one leaves out: zeros for a query that sees no key."""
+    key, value = (t.repeat_interleave(module.num_key_value_groups, dim=1) for t in (key, value))
+    scores = query @ key.transpose(2, 3) * scaling
+    if softcap is not None:
+        scores = softcap * torch.tanh(scores / softcap)
+    seen = torch.ones_like(scores).tril().bool() if attention_mask is None else attention_mask == 0
+    weights = torch.where(seen, scores, -1e4).softmax(-1) * seen.any(-1, keepdim=True)
+    return (weights @ value).transpose(1, 2).contiguous(), None
+
+
+AttentionInterface.register("capped", capped)
+AttentionMaskInterface.register("capped", eager_mask)
+
+
+def by_chatglm_names(tensors):
+    """Those of GlmForCausalLM as ChatGLM2's files have them, q, k and v in one."""
+    renamed = {}
+    for name, tensor in tensors.items():
+        if "k_proj" in name or "v_proj" in name:
+            continue
+        if "q_proj" in name:
+            tensor = torch.cat([tensors[name.replace("q_proj", p)]
+                                for p in ("q_proj", "k_proj", "v_proj")])
+        for glm, chatglm in CHATGLM_NAMES:
+            name = name.replace(glm, chatglm)
+        renamed[name] = tensor
+    return renamed
+
+
+def parameters_of(config):
+    """Of the rotations; version 4 has them beside the other keys."""
+    return getattr(config, "rope_parameters", None) or config.to_dict()
+
+
+def write_chatglm(folder, c):
+    path = os.path.join(folder, "model.safetensors")
+    save_file(by_chatglm_names(load_file(path)), path, {"format": "pt"})
+    config = dict(model_type="chatglm", architectures=["ChatGLMModel"], num_layers=c.num_hidden_layers,
+                  padded_vocab_size=c.vocab_size, hidden_size=c.hidden_size,
+                  ffn_hidden_size=c.intermediate_size, kv_channels=c.head_dim,
+                  num_attention_heads=c.num_attention_heads, seq_length=c.max_position_embeddings,
+                  layernorm_epsilon=c.rms_norm_eps, multi_query_attention=True,
+                  multi_query_group_num=c.num_key_value_heads, add_qkv_bias=c.attention_bias,
+                  add_bias_linear=False, rmsnorm=True, post_layer_norm=True, original_rope=True,
+                  rope_ratio=parameters_of(c)["rope_theta"] / 1e4,
+                  bos_token_id=c.bos_token_id, eos_token_id=c.eos_token_id)
+    with open(os.path.join(folder, "config.json"), "w") as file:
+        json.dump(config, file)
 
 
 def make_inputs(config, kind, seed, rows=3):
@@ -131,30 +197,31 @@ def reference(model, inputs):
     return {n: t.detach().clone() for n, t in outputs.items()}, gradients
 
 
-def check_forward(report, program, folder, name, model):
+def check_forward(report, program, folder, name, model, renamed=lambda tensors: tensors, theirs=None):
     """A query that sees no key is NaN in transformers' plain attention, and zero in its default."""
-    # Which has no caps.
-    other = "eager" if name.startswith("gemma2") else "sdpa"
-    default = type(model).from_pretrained(folder, attn_implementation=other).eval()
+    other = "capped" if model.config.model_type == "gemma2" else "sdpa"
+    theirs = theirs or folder
+    default = type(model).from_pretrained(theirs, attn_implementation=other).eval()
     for kind in ("plain", "right", "left", "holes"):
         inputs = make_inputs(model.config, kind, seed=7)
         outputs, gradients = reference(model if kind == "plain" else default, inputs)
         rows = inputs["attention_mask"].bool() if "attention_mask" in inputs else None
         got, got_gradients = forward(program, folder, inputs, flags=ALL_HIDDEN)
         report.error(f"{name} {kind} outputs", compare(got, outputs, rows), parity.TOLERANCE)
-        report.error(f"{name} {kind} gradients", compare(got_gradients, gradients), parity.TOLERANCE)
+        report.error(f"{name} {kind} gradients", compare(got_gradients, renamed(gradients)),
+                     parity.TOLERANCE)
         if kind == "plain":
-            check_half(report, program, folder, name, inputs, outputs["logits"])
+            check_half(report, program, folder, theirs, name, inputs, outputs["logits"])
 
 
-def check_half(report, program, folder, name, inputs, want):
+def check_half(report, program, folder, theirs, name, inputs, want):
     """Logits in bfloat16 are as near to those in float64 as transformers' are."""
-    model = AutoModelForCausalLM.from_pretrained(folder, attn_implementation="eager",
+    model = AutoModelForCausalLM.from_pretrained(theirs, attn_implementation="eager",
                                                  dtype=torch.bfloat16).eval()
     with torch.no_grad():
-        theirs = model(input_ids=inputs["input_ids"], use_cache=False).logits
+        other = model(input_ids=inputs["input_ids"], use_cache=False).logits
     got, _ = forward(program, folder, inputs, "bfloat16", gradients=False)
-    ours, theirs = (parity.relative_error(t, want, 1) for t in (got["logits"], theirs))
+    ours, theirs = (parity.relative_error(t, want, 1) for t in (got["logits"], other))
     report(f"{name} plain bfloat16 logits", ours <= 1.2 * theirs, f"{ours:.2e}, {theirs:.2e}")
 
 
@@ -179,6 +246,16 @@ def check_generation(report, program, folder, name, model):
                f"{same} of {len(prompts)} texts the same")
 
 
+def check_chatglm(report, args, folder, name, model):
+    """transformers runs it as GLM."""
+    with tempfile.TemporaryDirectory() as own:
+        model.save_pretrained(own)
+        write_chatglm(own, model.config)
+        check_forward(report, args.tessera, own, name, model, by_chatglm_names, folder)
+        check_generation(report, args.tessera, own, name, model)
+        check_saving(report, args.resave, own, name, None, model)
+
+
 def main():
     args = parity.arguments(__doc__,
                             extend=lambda parser: parser.add_argument("--only", default=""))
@@ -193,6 +270,9 @@ def main():
         model = randomise(AutoModelForCausalLM.from_config(config), seed, norm_names=norms)
         with tempfile.TemporaryDirectory() as folder:
             model.save_pretrained(folder)
+            if name.startswith("chatglm2"):
+                check_chatglm(report, args, folder, name, model)
+                continue
             check_forward(report, args.tessera, folder, name, model)
             check_generation(report, args.tessera, folder, name, model)
             check_saving(report, args.resave, folder, name, type(model), model)
