@@ -77,8 +77,10 @@ MODELS = {
                              rope_scaling=dict(type="linear", factor=3.0)),
     "smollm3": llama("smollm3", pad_token_id=3, no_rope_layer_interval=2),
     "smollm3_windows": llama("smollm3", pad_token_id=3, no_rope_layers=[1, 0, 1], mlp_bias=True,
-                             use_sliding_window=True, sliding_window=4, attention_bias=True,
-                             tie_word_embeddings=False),
+                             use_sliding_window=True, sliding_window=4),
+    # Keys' biases of layers that do not turn have no gradient but rounding.
+    "smollm3_biases": llama("smollm3", pad_token_id=3, no_rope_layers=[1, 1, 1], mlp_bias=True,
+                            attention_bias=True, tie_word_embeddings=False),
     "phi3": llama("phi3", pad_token_id=3, sliding_window=5),
     "phi3_longrope": llama("phi3", pad_token_id=3, num_key_value_heads=3, hidden_size=48,
                            max_position_embeddings=48, original_max_position_embeddings=16,
