@@ -89,8 +89,8 @@ const std::vector<Case>& Cases() {
         {"original_max_position_embeddings", 7},
         {"rope_scaling",
          {{"type", "su"}, {"short_factor", {1.0, 1.5}}, {"long_factor", {2.0, 3.0}}}}}},
-      {"glm", {{"model_type", "glm"}, {"pad_token_id", 4}, {"head_dim", 8}}},
-      {"glm4", {{"model_type", "glm4"}, {"pad_token_id", 4}, {"head_dim", 8}}},
+      {"glm", {{"model_type", "glm"}, {"pad_token_id", nullptr}, {"head_dim", 8}}},
+      {"glm4", {{"model_type", "glm4"}, {"pad_token_id", nullptr}, {"head_dim", 8}}},
   };
   return *cases;
 }
