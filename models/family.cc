@@ -18,7 +18,7 @@ void CheckDistinct(const std::vector<Family>& families) {
   std::map<std::string, std::string> family_of;  // of each preset
   std::set<std::string> types;
   for (const Family& family : families) {
-    TESSERA_CHECK(types.insert(family.model_type).second, "families",
+    TESSERA_CHECK(family.describes != nullptr || types.insert(family.model_type).second, "families",
                   "two families of model_type '", family.model_type, "' are linked in");
     for (const Preset& preset : family.presets) {
       const auto [other, is_new] = family_of.emplace(preset.name, family.model_type);
@@ -84,10 +84,13 @@ const Preset* FindPreset(std::string_view name) {
 }
 
 const Family* FindFamily(std::string_view model_type) {
+  const Family* found = nullptr;
   for (const Family& family : Families()) {
-    if (family.model_type == model_type) return &family;
+    if (family.model_type != model_type) continue;
+    if (family.describes == nullptr) return &family;
+    found = &family;
   }
-  return nullptr;
+  return found;
 }
 
 StatusOr<const Family*> FamilyOf(const nlohmann::json& config) {
@@ -95,9 +98,15 @@ StatusOr<const Family*> FamilyOf(const nlohmann::json& config) {
     return InvalidArgument("the configuration has no \"model_type\"");
   }
   const std::string type = config["model_type"].get<std::string>();
+  for (const Family& family : Families()) {
+    const bool may = family.model_type == type && family.describes != nullptr;
+    if (may && family.describes(config)) return &family;
+  }
   if (const Family* family = FindFamily(type)) return family;
   std::string known;
-  for (const Family& family : Families()) known += (known.empty() ? "" : ", ") + family.model_type;
+  for (const Family& family : Families()) {
+    if (family.describes == nullptr) known += (known.empty() ? "" : ", ") + family.model_type;
+  }
   return InvalidArgument("model_type '", type, "' is not known; known are ", known);
 }
 

@@ -80,6 +80,9 @@ struct PrefixPlace {
 
 struct Family {
   std::string model_type;  // config.json's "model_type"
+  // Whether a configuration of that type is this family's, where two families go by it; nullptr:
+  // those of no other are.
+  bool (*describes)(const nlohmann::json& config) = nullptr;
   // What a configuration without "architectures" is comes first.
   std::vector<Architecture> architectures = {};
   std::vector<Preset> presets = {};
@@ -148,10 +151,11 @@ struct Family {
   const Architecture* ArchitectureOf(const nlohmann::json& config) const;
 };
 
-// Every family that is linked in. Throws Error where two have one model_type, or two presets one
-// name.
+// Every family that is linked in. Throws Error where two have one model_type and nothing to tell
+// them apart, or two presets one name.
 const std::vector<Family>& Families();
 const Preset* FindPreset(std::string_view name);
+// That of a model_type; of several the one without `describes`.
 const Family* FindFamily(std::string_view model_type);
 // Of a config.json; InvalidArgument for one without a known "model_type".
 StatusOr<const Family*> FamilyOf(const nlohmann::json& config);

@@ -154,6 +154,7 @@ StatusOr<RotaryKeys> ReadRotaryKeys(const json& json, const std::string& family,
   TESSERA_ASSIGN_OR_RETURN(const Section section, FindSection(json, family, defaults));
   RotaryKeys read;
   read.config.base = defaults.base;
+  read.config.share = defaults.share;
   read.max_positions = max_position_embeddings;
   TESSERA_RETURN_IF_ERROR(section.Read("rope_theta", &read.config.base, {.least = 1}));
   TESSERA_RETURN_IF_ERROR(section.Read("partial_rotary_factor", &read.config.share, {.least = 0}));

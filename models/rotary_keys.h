@@ -27,6 +27,7 @@ struct RotaryKeys {
 // What absent keys mean, and where a family with two kinds of layers has one kind's.
 struct RotaryDefaults {
   double base = 10000.0;
+  double share = 1.0;
   // Not empty: the keys may be in `rope_parameters.<layer_type>` ("sliding_attention"), as
   // transformers 5 writes them.
   std::string layer_type = {};

@@ -98,7 +98,8 @@ std::unique_ptr<RmsNorm> MakeHeadNorm(const SelfAttentionConfig& config, size_t 
   if (names.empty()) return nullptr;
   TESSERA_CHECK(names.size() == 2, "self_attention", "the norms of q and k need two names, not ",
                 names.size());
-  const NormConfig norm = {.width = HeadDim(config),
+  const int64_t heads = index == 0 ? config.num_heads : KeyValueHeads(config);
+  const NormConfig norm = {.width = (config.joint_head_norms ? heads : 1) * HeadDim(config),
                            .eps = config.head_norm_eps,
                            .zero_centered = config.head_norm_zero_centered,
                            .on_heads = true};
@@ -112,6 +113,8 @@ const SelfAttentionConfig& Checked(const SelfAttentionConfig& config) {
       "self_attention", config.num_heads, " heads cannot share ", groups, " key/value heads");
   TESSERA_CHECK(!config.qkv_by_head || (groups == config.num_heads && config.qkv_names.empty()),
                 "self_attention", "qkv_by_head is of a fused projection without grouped heads");
+  TESSERA_CHECK(!config.joint_head_norms || !config.head_norm_names.empty(), "self_attention",
+                "joint_head_norms without head_norm_names");
   TESSERA_CHECK(config.window >= 0, "self_attention", "a window of ", config.window);
   return config;
 }
@@ -200,17 +203,39 @@ Tensor SelfAttention::Needed(const Tensor& all_BTF) const {
                heads_.count);
 }
 
+Tensor SelfAttention::NormTogether(const Norm& norm, const Tensor& x_BTF, int64_t heads,
+                                   int64_t unit) const {
+  const Group& group = build().tensor_parallel;
+  if (RanksOf(group) == 1) return norm.Forward(x_BTF);
+  const int64_t units = heads / unit;
+  const int64_t width = unit * head_dim_;
+  const Tensor own = Reshape(x_BTF, {x_BTF.size(0), x_BTF.size(1), x_BTF.size(2) / width, width});
+  const Tensor all = Reshape(AllGatherToGroup(own, 2, units, group),
+                             {x_BTF.size(0), x_BTF.size(1), heads * head_dim_});
+  const Share share = EvenShare(units, RanksOf(group), RankOf(group));
+  return Slice(norm.Forward(all), 2, share.begin * width, share.count * width);
+}
+
 SelfAttention::Heads SelfAttention::Project(const Tensor& h_BTC,
                                             const ForwardContext& context) const {
   std::vector<Tensor> q_k_v = Features(h_BTC, context);
   if (gathers_key_values_) {
     const int64_t features = KeyValueHeads(config_) * head_dim_;
     for (const size_t i : {1, 2}) {
-      q_k_v[i] = Needed(AllGatherToGroup(q_k_v[i], 2, features, build().tensor_parallel));
+      const Tensor all = AllGatherToGroup(q_k_v[i], 2, features, build().tensor_parallel);
+      q_k_v[i] = Needed(i == 1 && config_.joint_head_norms ? k_norm_->Forward(all) : all);
     }
   }
-  return {.q = SplitHeads(q_k_v[0], q_norm_.get()),
-          .k = SplitHeads(q_k_v[1], k_norm_.get()),
+  if (config_.joint_head_norms) {
+    q_k_v[0] = NormTogether(*q_norm_, q_k_v[0], config_.num_heads,
+                            QueryUnit(config_, build().tensor_parallel));
+    if (!gathers_key_values_) {
+      q_k_v[1] = NormTogether(*k_norm_, q_k_v[1], KeyValueHeads(config_), 1);
+    }
+  }
+  const bool alone = !config_.joint_head_norms;
+  return {.q = SplitHeads(q_k_v[0], alone ? q_norm_.get() : nullptr),
+          .k = SplitHeads(q_k_v[1], alone ? k_norm_.get() : nullptr),
           .v = SplitHeads(q_k_v[2], nullptr)};
 }
 
@@ -317,6 +342,7 @@ Tensor SelfAttention::Forward(const Tensor& h_BTC, const AttentionMasks& masks,
 
     AttentionOptions options;
     options.scale = config_.scale;
+    options.softcap = config_.softcap;
     options.causal = config_.causal;
     options.window = config_.window;
     options.key_padding = masks.key_padding;

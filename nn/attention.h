@@ -18,7 +18,8 @@
 // Llama: {.num_key_value_heads = G, .qkv_bias = false, .output_bias = false,
 //         .qkv_names = {"q_proj", "k_proj", "v_proj"}, .output_name = "o_proj",
 //         .rotary = RotaryConfig{.base = 500000}}; Mistral: .window; Qwen2: .qkv_bias = true;
-// Qwen3 and Gemma 3: .head_norm_names = {"q_norm", "k_norm"}; GPT-NeoX: .qkv_by_head = true,
+// Qwen3 and Gemma 3: .head_norm_names = {"q_norm", "k_norm"}; OLMo 2: .joint_head_norms = true,
+// too; Gemma 2: .softcap; Phi-3: .qkv_name = "qkv_proj"; GPT-NeoX: .qkv_by_head = true,
 //         .rotary = RotaryConfig{.share = 0.25}; ModernBERT: .causal = false, .window.
 #ifndef TESSERA_NN_ATTENTION_H_
 #define TESSERA_NN_ATTENTION_H_
@@ -50,7 +51,8 @@ struct SelfAttentionConfig {
   // Sliding window (0: none): a token sees itself and the window - 1 places before it, and where
   // attention is not causal as many behind it; padded ones counted, as transformers counts.
   int64_t window = 0;
-  double scale = 0.0;  // 0: 1 / sqrt(head size)
+  double scale = 0.0;    // 0: 1 / sqrt(head size)
+  double softcap = 0.0;  // of the scaled scores (ops/attention/attention.h); 0: none
   double attention_dropout = 0.0;
   double residual_dropout = 0.0;
   LinearLayout layout = LinearLayout::kOutIn;
@@ -69,6 +71,7 @@ struct SelfAttentionConfig {
   std::vector<std::string> head_norm_names = {};
   double head_norm_eps = 1e-6;
   bool head_norm_zero_centered = false;  // nn/norm.h
+  bool joint_head_norms = false;         // over the features of all heads at once (OLMo 2)
   // q and k are rotated by the masks' rotary_positions, which are then needed.
   std::optional<RotaryConfig> rotary = std::nullopt;
 };
@@ -126,6 +129,8 @@ class SelfAttention : public Module {
   Tensor SplitHeads(const Tensor& features, const Norm* norm) const;
   // Of all key/value features those that this rank's queries need.
   Tensor Needed(const Tensor& features) const;
+  // Through a norm over all `heads`, of which ranks hold whole units: this rank's features.
+  Tensor NormTogether(const Norm& norm, const Tensor& features, int64_t heads, int64_t unit) const;
   // `before` keys are before the tokens'.
   void Rotate(const AttentionMasks& masks, const ForwardContext& context, int64_t before,
               const KeyValueCache* cache, Heads* heads) const;

@@ -98,14 +98,21 @@ std::optional<LinearLayout> VocabParallelHead::linear_layout() const {
   return LinearLayout::kOutIn;
 }
 
-VocabParallelHead::VocabParallelHead(Parameter& tied, const Scope& scope)
-    : Module(scope), weight_(AddTiedParameter("weight", tied)) {}
+VocabParallelHead::VocabParallelHead(Parameter& tied, const Scope& scope, double softcap)
+    : Module(scope), weight_(AddTiedParameter("weight", tied)), softcap_(softcap) {}
 
-VocabParallelHead::VocabParallelHead(const EmbeddingConfig& config, const Scope& scope)
+VocabParallelHead::VocabParallelHead(const EmbeddingConfig& config, const Scope& scope,
+                                     double softcap)
     : Module(scope),
-      weight_(
-          AddParameter("weight", VocabPlacement(config, build().tensor_parallel), config.init)) {
+      weight_(AddParameter("weight", VocabPlacement(config, build().tensor_parallel), config.init)),
+      softcap_(softcap) {
   weight_.table = true;
+}
+
+Tensor VocabParallelHead::Logits(const Tensor& h, const Tensor& bias,
+                                 const ForwardContext& context) const {
+  const Tensor logits = Multiply(weight_, LinearLayout::kOutIn, h, bias, context);
+  return softcap_ == 0 ? logits : Mul(Tanh(Mul(logits, 1 / softcap_)), softcap_);
 }
 
 Tensor VocabParallelHead::Forward(const Tensor& h, const ForwardContext& context,
@@ -115,7 +122,7 @@ Tensor VocabParallelHead::Forward(const Tensor& h, const ForwardContext& context
     const Tensor whole = build().sequence_parallel
                              ? AllGatherToGroup(h, 1, context.sequence_length, group)
                              : CopyToGroup(h, group);
-    return Multiply(weight_, LinearLayout::kOutIn, whole, bias, context);
+    return Logits(whole, bias, context);
   });
 }
 
@@ -123,9 +130,8 @@ Tensor VocabParallelHead::ChunkedLoss(const Tensor& h, const Tensor& targets,
                                       const CrossEntropyOptions& options, int64_t chunk_rows,
                                       const ForwardContext& context) const {
   return Call(h, [&] {
-    if (!IsDense(weight_)) {
-      const Tensor logits = Multiply(weight_, LinearLayout::kOutIn, h, {}, context);
-      return CrossEntropy(logits, targets, LossOptions(options));
+    if (!IsDense(weight_) || softcap_ != 0) {
+      return CrossEntropy(Logits(h, {}, context), targets, LossOptions(options));
     }
     return LinearCrossEntropy(h, weight_.tensor, targets, LossOptions(options), chunk_rows);
   });

@@ -65,8 +65,9 @@ class ReplicatedEmbedding : public Module {
 // Logits from hidden states by a [V, C] weight: tied to an embedding, or its own.
 class VocabParallelHead : public Module {
  public:
-  VocabParallelHead(Parameter& tied, const Scope& scope);
-  VocabParallelHead(const EmbeddingConfig& config, const Scope& scope);
+  // With a softcap c, logits x are c tanh(x / c) (Gemma 2); 0: they stay.
+  VocabParallelHead(Parameter& tied, const Scope& scope, double softcap = 0.0);
+  VocabParallelHead(const EmbeddingConfig& config, const Scope& scope, double softcap = 0.0);
   std::string_view kind() const override { return "VocabParallelHead"; }
   std::optional<LinearLayout> linear_layout() const override;
   VocabularyUse vocabulary_use() const override { return VocabularyUse::kHead; }
@@ -76,8 +77,8 @@ class VocabParallelHead : public Module {
   Tensor Forward(const Tensor& h, const ForwardContext& context = {},
                  const Tensor& bias = {}) const;
   Placement BiasPlacement() const;
-  // The loss of h [..., C] without the logits, where the weight is dense: LinearCrossEntropy. On a
-  // rank that has the whole vocabulary.
+  // The loss of h [..., C] without the logits, where the weight is dense and there is no softcap:
+  // LinearCrossEntropy. On a rank that has the whole vocabulary.
   Tensor ChunkedLoss(const Tensor& h, const Tensor& targets, const CrossEntropyOptions& options,
                      int64_t chunk_rows, const ForwardContext& context = {}) const;
   // All columns, on every rank.
@@ -86,7 +87,10 @@ class VocabParallelHead : public Module {
   CrossEntropyOptions LossOptions(CrossEntropyOptions options) const;
 
  private:
+  Tensor Logits(const Tensor& h, const Tensor& bias, const ForwardContext& context) const;
+
   Parameter& weight_;
+  const double softcap_;
 };
 
 }  // namespace tessera::nn

@@ -12,12 +12,14 @@ const TransformerBlockConfig& Checked(const TransformerBlockConfig& config) {
                 "parallel parts, and an alpha, need norms before the parts");
   TESSERA_CHECK(!config.parallel || config.alpha == 0, "transformer_block",
                 "parallel parts have no alpha");
-  TESSERA_CHECK(config.parallel || !config.mlp_norm_name.empty(), "transformer_block",
+  const bool both = config.norm_place == NormPlace::kBothSides;
+  TESSERA_CHECK(config.parallel || both || !config.mlp_norm_name.empty(), "transformer_block",
                 "only parallel parts share a norm; mlp_norm_name is empty");
-  TESSERA_CHECK(
-      !config.attention_norm_name.empty() || (before && !config.parallel && config.alpha == 0),
-      "transformer_block",
-      "only norms before the parts can lack the attention's; attention_norm_name is empty");
+  TESSERA_CHECK(!config.attention_norm_name.empty() || both ||
+                    (before && !config.parallel && config.alpha == 0),
+                "transformer_block",
+                "only norms before the parts can lack the attention's; attention_norm_name is "
+                "empty");
   return config;
 }
 
@@ -59,7 +61,12 @@ Tensor TransformerBlock::Before(const Tensor& h, const Attend& attend,
   in.sum = in.normed = h;
   if (attention_norm_ != nullptr) in = attention_norm_->ForwardResidual(h, Tensor());
   const Tensor attended = through(attention_output_norm_, attend(in.normed));
-  const NormResult r = mlp_norm_->ForwardResidual(in.sum, attended);
+  NormResult r;
+  if (mlp_norm_ != nullptr) {
+    r = mlp_norm_->ForwardResidual(in.sum, attended);
+  } else {
+    r.sum = r.normed = Add(in.sum, attended);
+  }
   return Add(r.sum, through(mlp_output_norm_, mlp_.Forward(r.normed, context)));
 }
 

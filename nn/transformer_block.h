@@ -7,7 +7,8 @@
 // Norms stand (NormPlace)
 //   before (GPT-2, ViT, Llama): x + attn(norm(x)), then x + mlp(norm(x));
 //   behind (BERT; Vaswani et al. 2017): norm(x + attn(x)), then norm(x + mlp(x));
-//   on both sides (Gemma 3; Ding et al. 2021): x + norm'(attn(norm(x))), then likewise.
+//   on both sides (Gemma; Ding et al. 2021): x + norm'(attn(norm(x))), then likewise; the first
+//     may lack (OLMo 2): x + norm'(attn(x)).
 // In parallel (GPT-NeoX, GPT-J; Wang and Komatsuzaki 2021): x + attn(norm(x)) + mlp(norm(x)), the
 // norms two or one. With an alpha, as ChatGLM-6B has it (the residual of DeepNet, Wang et al.
 // 2022): n = norm(x), then alpha n + attn(n), and likewise for the feed-forward part.
@@ -37,9 +38,12 @@ struct TransformerBlockConfig {
   NormPlace norm_place = NormPlace::kBefore;
   bool parallel = false;  // with norms before
   double alpha = 0.0;     // 0: as norm_place says; otherwise with norms before, not in parallel
-  // "": the attention reads what the block is given (ModernBERT's first one); with norms before.
+  // "": the attention reads what the block is given; with norms before (ModernBERT's first block),
+  // or on both sides (OLMo 2).
   std::string attention_norm_name = "ln_1";
-  std::string mlp_norm_name = "ln_2";  // parallel, "": the feed-forward part shares the other norm
+  // "": in parallel, the feed-forward part shares the other norm; on both sides, it has none
+  // before.
+  std::string mlp_norm_name = "ln_2";
   std::string attention_name = "attn";
   std::string mlp_name = "mlp";
   // Norms of what attention and feed-forward part give: kBothSides.
@@ -70,7 +74,7 @@ class TransformerBlock : public Module {
   std::unique_ptr<Norm> attention_norm_;  // null: none
   SelfAttention attention_;
   std::unique_ptr<Norm> attention_output_norm_;  // null: none
-  std::unique_ptr<Norm> mlp_norm_;               // null: attention_norm_ serves both
+  std::unique_ptr<Norm> mlp_norm_;               // null: attention_norm_ serves both, or none
   Mlp mlp_;
   std::unique_ptr<Norm> mlp_output_norm_;  // null: none
 };

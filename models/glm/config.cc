@@ -13,14 +13,6 @@ namespace {
 
 using nlohmann::json;
 
-// Keys of another model that goes by the same model_type.
-void RefuseOtherModel(const json& object, std::initializer_list<const char*> keys,
-                      const std::string& meaning, ConfigReader* reader) {
-  for (const char* key : keys) {
-    reader->Require(!object.contains(key), Concat("'", key, "' belongs to ", meaning));
-  }
-}
-
 void CheckArchitecture(const json& object, std::span<const char* const> supported,
                        ConfigReader* reader) {
   if (!object.contains("architectures") || !object["architectures"].is_array()) return;
@@ -72,11 +64,6 @@ const OptionTable& GlmConfig::Table() {
 StatusOr<GlmConfig> GlmConfig::FromJson(const json& object) {
   GlmConfig c;
   ConfigReader reader(object, "glm");
-  RefuseOtherModel(object,
-                   {"partial_rotary_factor", "num_key_value_heads", "rope_theta", "rms_norm_eps",
-                    "num_hidden_layers", "intermediate_size"},
-                   "the later GLM-4, another model of the same model_type that is not supported",
-                   &reader);
   CheckArchitecture(object, kGlmArchitectures, &reader);
   reader.Read(&c);
   const std::pair<const char*, std::optional<int64_t>> tokens[] = {
@@ -129,12 +116,6 @@ const OptionTable& ChatGlmConfig::Table() {
 StatusOr<ChatGlmConfig> ChatGlmConfig::FromJson(const json& object) {
   ChatGlmConfig c;
   ConfigReader reader(object, "chatglm");
-  RefuseOtherModel(object,
-                   {"multi_query_attention", "ffn_hidden_size", "kv_channels", "padded_vocab_size",
-                    "rmsnorm", "seq_length"},
-                   "ChatGLM2 and ChatGLM3, other models of the same model_type that are not "
-                   "supported",
-                   &reader);
   CheckArchitecture(object, kChatGlmArchitectures, &reader);
   reader.Read(&c);
   // Each coordinate turns pairs of features in its half of a head.

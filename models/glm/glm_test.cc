@@ -299,9 +299,7 @@ TEST(GlmTest, ConfigurationsAreCheckedByName) {
     return Message(BuildModel(config, {}).status());
   };
   for (const auto& [key, value] :
-       std::vector<std::pair<const char*, json>>{{"partial_rotary_factor", 0.5},
-                                                 {"num_key_value_heads", 2},
-                                                 {"relative_encoding", true},
+       std::vector<std::pair<const char*, json>>{{"relative_encoding", true},
                                                  {"spell_length", 7},
                                                  {"max_memory_length", 5},
                                                  {"num_attention_heads", 5},
@@ -313,7 +311,6 @@ TEST(GlmTest, ConfigurationsAreCheckedByName) {
        std::vector<std::pair<const char*, json>>{{"pre_seq_len", 128},
                                                  {"quantization_bit", 4},
                                                  {"position_encoding_2d", false},
-                                                 {"multi_query_attention", true},
                                                  {"num_attention_heads", 4},
                                                  {"bos_token_id", 130004},
                                                  {"inner_hidden_size", -1}}) {

@@ -169,12 +169,14 @@ void SetTokenId(json* config, const char* key, std::optional<int32_t> id, int64_
 // transformers 5 refuses an integer where it declares a float.
 void WriteFloatsAsFloats(json* config) {
   for (const char* key : {"attention_dropout",
+                          "attn_logit_softcapping",
                           "attn_pdrop",
                           "attention_probs_dropout_prob",
                           "classifier_dropout",
                           "dropout_rate",
                           "embd_pdrop",
                           "embedding_dropout",
+                          "final_logit_softcapping",
                           "global_rope_theta",
                           "hidden_dropout_prob",
                           "initializer_cutoff_factor",
@@ -186,6 +188,7 @@ void WriteFloatsAsFloats(json* config) {
                           "local_rope_theta",
                           "mlp_dropout",
                           "norm_eps",
+                          "partial_rotary_factor",
                           "resid_pdrop",
                           "rms_norm_eps",
                           "rope_theta"}) {

@@ -6,6 +6,8 @@
 
 #include "base/error.h"
 #include "models/config_reader.h"
+#include "models/llama/chatglm2.h"
+#include "models/llama/types.h"
 #include "models/rotary_keys.h"
 #include "nn/activation.h"
 
@@ -14,112 +16,123 @@ namespace {
 
 using nlohmann::json;
 
-// What absent keys mean, as transformers has it.
-LlamaConfig DefaultsOf(const std::string& type) {
-  LlamaConfig c;
-  if (type == "mistral") {
-    c.intermediate_size = 14336;
-    c.num_key_value_heads = 8;
-    c.max_position_embeddings = 131072;
-  }
-  if (type == "qwen2" || type == "qwen3") {
-    c.vocab_size = 151936;
-    c.intermediate_size = 22016;
-    c.max_position_embeddings = 32768;
-  }
-  if (type == "gemma3_text") {
-    c.vocab_size = 262208;
-    c.hidden_size = 2304;
-    c.intermediate_size = 9216;
-    c.num_hidden_layers = 26;
-    c.num_attention_heads = 8;
-    c.num_key_value_heads = 4;
-    c.head_dim = 256;
-    c.hidden_act = "gelu_pytorch_tanh";
-    c.max_position_embeddings = 131072;
-    c.tie_word_embeddings = true;
-    c.pad_token_id = 0;
-    c.query_pre_attn_scalar = 256;
-    c.scaled_embeddings = true;
-    c.zero_centered_norms = true;
-    c.norms_on_both_sides = true;
-  }
-  c.qkv_bias = type == "qwen2";
-  c.has_head_norms = type == "qwen3" || type == "gemma3_text";
-  return c;
-}
-
 // Absent, and null, mean different things from type to type.
-void ReadHeads(const json& json, const std::string& type, ConfigReader* reader, LlamaConfig* c) {
-  const bool all = json.contains("num_key_value_heads") || type == "llama";
+void ReadHeads(const json& json, const LlamaType& type, ConfigReader* reader, LlamaConfig* c) {
+  const bool all = json.contains("num_key_value_heads") || type.groups_are_heads;
   if (all && !reader->Has("num_key_value_heads")) c->num_key_value_heads = c->num_attention_heads;
   reader->RequireMultiple("num_attention_heads", c->num_attention_heads, "num_key_value_heads",
                           c->num_key_value_heads);
-  if (!reader->Has("head_dim") && type != "qwen3" && type != "gemma3_text" &&
-      c->num_attention_heads > 0) {
+  if (!reader->Has("head_dim") && type.divides_width && c->num_attention_heads > 0) {
     reader->RequireMultiple("hidden_size", c->hidden_size, "num_attention_heads",
                             c->num_attention_heads);
     c->head_dim = c->hidden_size / c->num_attention_heads;
   }
 }
 
-// Llama has no window. Mistral has one for all layers. Qwen and Gemma have one for the layers that
-// `layer_types` names. Without that key Qwen's layers have it from number `max_window_layers` on,
-// and Gemma's all but each `sliding_window_pattern`-th.
-void ReadWindows(const json& json, const std::string& type, ConfigReader* reader, LlamaConfig* c) {
-  const auto layers = static_cast<size_t>(std::clamp<int64_t>(c->num_hidden_layers, 0, 10000));
+void ReadBiases(const LlamaType& type, ConfigReader* reader, LlamaConfig* c) {
+  if (type.attention_bias) reader->Read("attention_bias", &c->qkv_bias);
+  if (type.output_bias) c->output_bias = c->qkv_bias;
+  if (type.mlp_bias) reader->Read("mlp_bias", &c->mlp_bias);
+}
+
+// SmolLM3's: a list of 0 for layers that do not rotate, or each n-th does not.
+void ReadRotatingLayers(size_t layers, ConfigReader* reader, LlamaConfig* c) {
+  int64_t interval = 4;
+  std::vector<int64_t> listed;
+  reader->Read("no_rope_layer_interval", &interval, {.least = 1});
+  reader->Read("no_rope_layers", &listed);
+  const bool named = reader->Has("no_rope_layers");
+  reader->Require(!named || listed.size() >= layers,
+                  Concat("'no_rope_layers' must be a list of ", layers, " numbers"));
+  c->rotates.assign(layers, true);
+  if (!reader->status().ok()) return;
+  for (size_t i = 0; i < layers; ++i) {
+    c->rotates[i] = named ? listed[i] != 0 : (static_cast<int64_t>(i) + 1) % interval != 0;
+  }
+}
+
+void ReadWindows(const json& json, const LlamaType& type, size_t layers, ConfigReader* reader,
+                 LlamaConfig* c) {
   c->windows.assign(layers, 0);
-  if (type == "llama") return;
+  if (type.windows == LlamaWindows::kNone) return;
   const bool none = json.contains("sliding_window") && json["sliding_window"].is_null();
-  int64_t window = none ? 0 : 4096;
+  int64_t window = none ? 0 : type.window;
   reader->Read("sliding_window", &window, {.above = 0});
-  if (type == "mistral") {
+  if (type.windows == LlamaWindows::kAll) {
     c->windows.assign(layers, window);
     return;
   }
-  const bool gemma = type == "gemma3_text";
-  bool used = gemma;
+  const bool pattern = type.windows == LlamaWindows::kPattern;
+  bool used = pattern;
   int64_t first = 28;
-  int64_t pattern = 6;
-  if (gemma) {
-    reader->Read("sliding_window_pattern", &pattern, {.least = 1});
-  } else {
-    reader->Read("use_sliding_window", &used);
-    reader->Read("max_window_layers", &first);
-  }
+  int64_t period = type.window_period;
+  if (!pattern) reader->Read("use_sliding_window", &used);
+  if (type.windows == LlamaWindows::kQwen) reader->Read("max_window_layers", &first);
+  if (type.name == "gemma3_text") reader->Read("sliding_window_pattern", &period, {.least = 1});
   const std::optional<std::vector<bool>> named = reader->ReadSlidingLayers(layers);
+  // SmolLM3's layers slide where they are named so, used or not.
+  if (named && type.windows == LlamaWindows::kNamed) used = true;
   for (size_t i = 0; i < layers && used; ++i) {
     const auto number = static_cast<int64_t>(i);
-    const bool slides = named ? (*named)[i] : gemma ? (number + 1) % pattern != 0 : number >= first;
+    const bool slides = named                ? (*named)[i]
+                        : pattern            ? (number + 1) % period != 0
+                        : c->rotates.empty() ? number >= first
+                                             : !c->rotates[i];
     if (slides) c->windows[i] = window;
   }
 }
 
-// What only Gemma has, and what of it is not supported.
-void ReadGemma(ConfigReader* reader, LlamaConfig* c) {
+// What only Gemma has, and what of it is not supported. Null is no cap.
+void ReadGemma(const json& json, const LlamaType& type, ConfigReader* reader, LlamaConfig* c) {
   reader->Read("hidden_activation", &c->hidden_act);
   reader->Read("query_pre_attn_scalar", &c->query_pre_attn_scalar, {.above = 0});
-  for (const char* key : {"final_logit_softcapping", "attn_logit_softcapping"}) {
-    reader->Require(!reader->Has(key), Concat("'", key, "' is not supported"));
+  const auto read_cap = [&](const char* key, double* cap) {
+    if (json.contains(key) && json[key].is_null()) *cap = 0;
+    reader->Read(key, cap, {.above = 0});
+  };
+  read_cap("final_logit_softcapping", &c->final_logit_softcapping);
+  if (type.name == "gemma2") {
+    read_cap("attn_logit_softcapping", &c->attn_logit_softcapping);
+  } else {
+    reader->Require(!reader->Has("attn_logit_softcapping"),
+                    "'attn_logit_softcapping' is not supported");
   }
   bool both_ways = false;
   reader->Read("use_bidirectional_attention", &both_ways);
   reader->Require(!both_ways, "'use_bidirectional_attention' is not supported");
 }
 
+// As Phi-3's files have LongRoPE: by two older names, and for an absent length of before it.
+json WithLongRope(json config) {
+  for (const char* section : {"rope_scaling", "rope_parameters"}) {
+    if (!config.contains(section) || !config[section].is_object()) continue;
+    for (const char* key : {"type", "rope_type"}) {
+      json& keys = config[section];
+      if (keys.contains(key) && (keys[key] == "su" || keys[key] == "yarn")) keys[key] = "longrope";
+    }
+  }
+  if (!config.contains("original_max_position_embeddings")) {
+    config["original_max_position_embeddings"] = 4096;
+  }
+  return config;
+}
+
 // Frequencies of the layers that see everything and of those that slide.
-Status ReadRotary(const json& json, const std::string& type, LlamaConfig* c) {
-  const bool gemma = type == "gemma3_text";
-  RotaryDefaults defaults;
-  if (gemma) defaults = {.base = 1e6, .layer_type = "full_attention"};
+Status ReadRotary(const json& json, const LlamaType& type, LlamaConfig* c) {
+  const std::string family(type.name);
+  RotaryDefaults defaults = {.base = type.rope_theta, .share = c->rotary.share};
+  if (c->local_rotary) defaults.layer_type = "full_attention";
   TESSERA_ASSIGN_OR_RETURN(const RotaryKeys rotary,
-                           ReadRotaryKeys(json, type, c->max_position_embeddings, defaults));
+                           ReadRotaryKeys(family == "phi3" ? WithLongRope(json) : json, family,
+                                          c->max_position_embeddings, defaults));
+  const RotaryPairs pairs = c->rotary.pairs;
   c->rotary = rotary.config;
+  c->rotary.pairs = pairs;
   c->max_positions = rotary.max_positions;
-  if (!gemma) return OkStatus();
+  if (!c->local_rotary) return OkStatus();
   defaults = {.base = 1e4, .layer_type = "sliding_attention", .base_key = "rope_local_base_freq"};
   TESSERA_ASSIGN_OR_RETURN(const RotaryKeys local,
-                           ReadRotaryKeys(json, type, c->max_position_embeddings, defaults));
+                           ReadRotaryKeys(json, family, c->max_position_embeddings, defaults));
   c->local_rotary = local.config;
   return OkStatus();
 }
@@ -129,7 +142,7 @@ Status ReadRotary(const json& json, const std::string& type, LlamaConfig* c) {
 const OptionTable& LlamaConfig::Table() {
   using C = LlamaConfig;
   static const auto* table = new OptionTable(
-      OptionTable::Of<C>("Llama, Mistral, Qwen2, Qwen3 and Gemma 3")
+      OptionTable::Of<C>("Llama and its like")
           .Add("vocab_size", &C::vocab_size, "tokens", SizeBelow(kMostRows))
           .Add("hidden_size", &C::hidden_size, "features of a token", SizeBelow(kMostWidth))
           .Add("intermediate_size", &C::intermediate_size,
@@ -154,18 +167,20 @@ const OptionTable& LlamaConfig::Table() {
 }
 
 StatusOr<LlamaConfig> LlamaConfig::FromJson(const json& json) {
-  const std::string type = json.value("model_type", "llama");
-  LlamaConfig c = DefaultsOf(type);
-  ConfigReader reader(json, type);
+  const std::string model_type = json.value("model_type", "llama");
+  if (model_type == "chatglm") return ChatGlm2FromJson(json);
+  const LlamaType& type = LlamaTypeOf(model_type);
+  const std::string name(type.name);
+  LlamaConfig c = type.defaults;
+  ConfigReader reader(json, name);
   reader.Read(&c);
   ReadHeads(json, type, &reader, &c);
-  if (type == "llama" || type == "qwen3" || type == "gemma3_text") {
-    reader.Read("attention_bias", &c.qkv_bias);
-    c.output_bias = c.qkv_bias;
-  }
-  if (type == "llama") reader.Read("mlp_bias", &c.mlp_bias);
-  if (type == "gemma3_text") ReadGemma(&reader, &c);
-  ReadWindows(json, type, &reader, &c);
+  ReadBiases(type, &reader, &c);
+  const auto layers = static_cast<size_t>(std::clamp<int64_t>(c.num_hidden_layers, 0, kMostLayers));
+  if (name == "gemma2" || name == "gemma3_text") ReadGemma(json, type, &reader, &c);
+  if (name == "phi3") reader.Read("resid_pdrop", &c.resid_pdrop, DropoutShare());
+  if (name == "smollm3") ReadRotatingLayers(layers, &reader, &c);
+  ReadWindows(json, type, layers, &reader, &c);
   reader.ReadPaddingToken(c.vocab_size, &c.pad_token_id);
   TESSERA_RETURN_IF_ERROR(reader.status());
   TESSERA_RETURN_IF_ERROR(nn::FindActivation(c.hidden_act).status());
@@ -174,7 +189,7 @@ StatusOr<LlamaConfig> LlamaConfig::FromJson(const json& json) {
     (void)nn::RotaryFor(c.rotary, c.head_dim, 1);
     if (c.local_rotary) (void)nn::RotaryFor(*c.local_rotary, c.head_dim, 1);
   } catch (const Error& error) {
-    return InvalidArgument("config of ", type, ": ", error.what());
+    return InvalidArgument("config of ", name, ": ", error.what());
   }
   return c;
 }

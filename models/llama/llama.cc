@@ -26,38 +26,45 @@ nn::TransformerBlockConfig LayerConfig(const LlamaConfig& c, size_t layer) {
       .head_dim = c.head_dim,
       .window = c.windows[layer],
       .scale = c.query_pre_attn_scalar == 0 ? 0.0 : 1 / std::sqrt(c.query_pre_attn_scalar),
+      .softcap = c.attn_logit_softcapping,
       .attention_dropout = c.attention_dropout,
+      .residual_dropout = c.resid_pdrop,
       .weight_init = weight,
       .output_init = weight,
       .qkv_bias = c.qkv_bias,
       .output_bias = c.output_bias,
-      .qkv_names = {"q_proj", "k_proj", "v_proj"},
-      .output_name = "o_proj",
+      .output_name = c.names.output,
       .head_norm_eps = c.rms_norm_eps,
       .head_norm_zero_centered = c.zero_centered_norms,
+      .joint_head_norms = c.joint_head_norms,
       .rotary = c.RotaryOf(layer)};
+  if (c.names.qkv.size() == 1) {
+    config.attention.qkv_name = c.names.qkv[0];
+  } else {
+    config.attention.qkv_names = c.names.qkv;
+  }
   if (c.has_head_norms) config.attention.head_norm_names = {"q_norm", "k_norm"};
   config.mlp = {.hidden_size = c.hidden_size,
                 .inner_size = c.intermediate_size,
                 .activation = *nn::FindActivation(c.hidden_act),
+                .dropout = c.resid_pdrop,
                 .bias = c.mlp_bias,
                 .weight_init = weight,
                 .output_init = weight,
-                .gate_name = "gate_proj",
-                .up_name = "up_proj",
-                .down_name = "down_proj"};
+                .gate_name = c.names.gate,
+                .up_name = c.names.up,
+                .down_name = c.names.down};
   config.norm = nn::NormKind::kRmsNorm;
   config.norm_eps = c.rms_norm_eps;
   config.norm_zero_centered = c.zero_centered_norms;
-  config.attention_norm_name = "input_layernorm";
-  config.mlp_norm_name = "post_attention_layernorm";
-  if (c.norms_on_both_sides) {
+  config.attention_norm_name = c.names.attention_norm;
+  config.mlp_norm_name = c.names.mlp_norm;
+  if (!c.names.attention_output_norm.empty()) {
     config.norm_place = nn::NormPlace::kBothSides;
-    config.attention_output_norm_name = "post_attention_layernorm";
-    config.mlp_norm_name = "pre_feedforward_layernorm";
-    config.mlp_output_norm_name = "post_feedforward_layernorm";
+    config.attention_output_norm_name = c.names.attention_output_norm;
+    config.mlp_output_norm_name = c.names.mlp_output_norm;
   }
-  config.attention_name = "self_attn";
+  config.attention_name = c.names.attention;
   return config;
 }
 
@@ -78,19 +85,19 @@ class Llama::Decoder : public nn::Module {
     // A stage with the head but not the embedding holds a replica of the tied weight.
     if (model.HasBlock(0) || (head && c.has_lm_head && c.tie_word_embeddings)) {
       embed_tokens =
-          std::make_unique<nn::VocabParallelEmbedding>(TokenConfig(c), Child("embed_tokens"));
+          std::make_unique<nn::VocabParallelEmbedding>(TokenConfig(c), Child(c.names.embedding));
     }
     layers.resize(static_cast<size_t>(c.num_hidden_layers));
     for (size_t i = 0; i < layers.size(); ++i) {
       if (!model.HasBlock(static_cast<int>(i) + 1)) continue;
-      layers[i] =
-          std::make_unique<nn::TransformerBlock>(LayerConfig(c, i), Child(Concat("layers.", i)));
+      layers[i] = std::make_unique<nn::TransformerBlock>(LayerConfig(c, i),
+                                                         Child(Concat(c.names.layers, ".", i)));
     }
     if (!head) return;
     norm = std::make_unique<nn::RmsNorm>(
         nn::NormConfig{
             .width = c.hidden_size, .eps = c.rms_norm_eps, .zero_centered = c.zero_centered_norms},
-        Child("norm"));
+        Child(c.names.norm));
   }
 
   std::unique_ptr<nn::VocabParallelEmbedding> embed_tokens;
@@ -100,17 +107,17 @@ class Llama::Decoder : public nn::Module {
 
 Llama::Llama(const LlamaConfig& config, nlohmann::json json, const nn::BuildContext& build)
     : Model(nn::Scope::Root(build)), config_(config), json_(std::move(json)) {
-  model_ = std::make_unique<Decoder>(config_, Child("model"), *this);
+  model_ = std::make_unique<Decoder>(config_, Child(config_.names.decoder), *this);
   if (!HasBlock(num_blocks() - 1) || !config_.has_lm_head) return;
   if (config_.tie_word_embeddings) {
-    lm_head_ =
-        std::make_unique<nn::VocabParallelHead>(model_->embed_tokens->weight(), Child("lm_head"));
+    lm_head_ = std::make_unique<nn::VocabParallelHead>(
+        model_->embed_tokens->weight(), Child(config_.names.head), config_.final_logit_softcapping);
   } else {
     lm_head_ = std::make_unique<nn::VocabParallelHead>(
         nn::EmbeddingConfig{.rows = config_.vocab_size,
                             .width = config_.hidden_size,
                             .init = nn::Init::Normal(config_.initializer_range)},
-        Child("lm_head"));
+        Child(config_.names.head), config_.final_logit_softcapping);
   }
 }
 

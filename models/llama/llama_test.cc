@@ -68,6 +68,29 @@ const std::vector<Case>& Cases() {
         {"sliding_window", 3},
         {"sliding_window_pattern", 2},
         {"rope_local_base_freq", 20.0}}},
+      {"gemma2",
+       {{"model_type", "gemma2"},
+        {"query_pre_attn_scalar", 5},
+        {"attn_logit_softcapping", 0.7},
+        {"final_logit_softcapping", 1.1},
+        {"sliding_window", 3}}},
+      {"olmo2", {{"model_type", "olmo2"}, {"pad_token_id", 4}}},
+      {"smollm3",
+       {{"model_type", "smollm3"},
+        {"pad_token_id", 4},
+        {"no_rope_layer_interval", 2},
+        {"use_sliding_window", true},
+        {"sliding_window", 3}}},
+      {"phi3",
+       {{"model_type", "phi3"},
+        {"pad_token_id", 4},
+        {"head_dim", 8},
+        {"partial_rotary_factor", 0.5},
+        {"original_max_position_embeddings", 7},
+        {"rope_scaling",
+         {{"type", "su"}, {"short_factor", {1.0, 1.5}}, {"long_factor", {2.0, 3.0}}}}}},
+      {"glm", {{"model_type", "glm"}, {"pad_token_id", nullptr}, {"head_dim", 8}}},
+      {"glm4", {{"model_type", "glm4"}, {"pad_token_id", nullptr}, {"head_dim", 8}}},
   };
   return *cases;
 }
@@ -102,9 +125,9 @@ TEST_P(LlamaTest, GradientsAgainstFiniteDifferences) {
         },
         {original}, {.tolerance = 1e-6, .max_elements = 6});
     // The embedding of padding has no gradient, which finite differences do not know.
-    const bool padded =
-        (GetParam().changes.contains("pad_token_id") || GetParam().name == std::string("gemma3")) &&
-        p->name.ends_with("tokens.weight");
+    const bool padded = (GetParam().changes.contains("pad_token_id") ||
+                         std::string_view(GetParam().name).starts_with("gemma")) &&
+                        p->name.ends_with("tokens.weight");
     EXPECT_TRUE(result.ok || padded)
         << p->name << ": " << result.message << " (seed " << FreshSeed() << ")";
   }
@@ -225,13 +248,62 @@ TEST(LlamaConfigTest, WhatAbsentKeysMean) {
   const LlamaConfig gemma = Read({{"model_type", "gemma3_text"}, {"num_hidden_layers", 7}});
   EXPECT_EQ(gemma.windows, (std::vector<int64_t>{4096, 4096, 4096, 4096, 4096, 0, 4096}));
   EXPECT_EQ(gemma.rotary.base, 1e6);
-  EXPECT_EQ(gemma.RotaryOf(0).base, 1e4);
-  EXPECT_EQ(gemma.RotaryOf(5).base, 1e6);
+  EXPECT_EQ(gemma.RotaryOf(0)->base, 1e4);
+  EXPECT_EQ(gemma.RotaryOf(5)->base, 1e6);
   EXPECT_EQ(gemma.head_dim, 256);
   EXPECT_EQ(gemma.pad_token_id, 0);
   EXPECT_TRUE(gemma.tie_word_embeddings);
   EXPECT_EQ(Read({{"model_type", "gemma3_text"}, {"pad_token_id", nullptr}}).pad_token_id, -1);
   EXPECT_EQ(Read({{"model_type", "llama"}, {"pad_token_id", nullptr}}).pad_token_id, -1);
+  const LlamaConfig gemma2 = Read({{"model_type", "gemma2"}, {"num_hidden_layers", 3}});
+  EXPECT_EQ(gemma2.windows, (std::vector<int64_t>{4096, 0, 4096}));
+  EXPECT_EQ(gemma2.attn_logit_softcapping, 50);
+  EXPECT_EQ(gemma2.final_logit_softcapping, 30);
+  EXPECT_EQ(gemma2.RotaryOf(0)->base, 1e4);
+  EXPECT_EQ(
+      Read({{"model_type", "gemma2"}, {"attn_logit_softcapping", nullptr}}).attn_logit_softcapping,
+      0);
+  EXPECT_EQ(Read({{"model_type", "olmo2"}, {"num_attention_heads", 8}}).num_key_value_heads, 8);
+}
+
+TEST(LlamaConfigTest, AbsentKeysOfLaterTypes) {
+  const auto read = [](const char* type, json keys) {
+    keys["model_type"] = type;
+    keys["pad_token_id"] = 1;
+    return Read(std::move(keys));
+  };
+  const LlamaConfig smol = read("smollm3", {{"num_hidden_layers", 5}});
+  EXPECT_EQ(smol.rotates, (std::vector<bool>{true, true, true, false, true}));
+  EXPECT_EQ(smol.windows, std::vector<int64_t>(5, 0));
+  EXPECT_EQ(smol.RotaryOf(0)->base, 2e6);
+  EXPECT_FALSE(smol.RotaryOf(3));
+  EXPECT_TRUE(smol.tie_word_embeddings);
+  const LlamaConfig sliding = read("smollm3", {{"num_hidden_layers", 2},
+                                               {"use_sliding_window", true},
+                                               {"sliding_window", 7},
+                                               {"no_rope_layers", {0, 1}}});
+  EXPECT_EQ(sliding.windows, (std::vector<int64_t>{7, 0}));
+  EXPECT_FALSE(sliding.RotaryOf(0));
+  const LlamaConfig phi = read("phi3", {{"sliding_window", 2047}, {"resid_pdrop", 0.25}});
+  EXPECT_EQ(phi.windows, std::vector<int64_t>(32, 2047));
+  EXPECT_EQ(phi.head_dim, 96);
+  EXPECT_EQ(phi.resid_pdrop, 0.25);
+  EXPECT_EQ(read("phi3", json::object()).windows[0], 0);
+  const std::vector<double> factors(48, 1.5);
+  const LlamaConfig longer = read(
+      "phi3",
+      {{"max_position_embeddings", 131072},
+       {"rope_scaling", {{"type", "yarn"}, {"short_factor", factors}, {"long_factor", factors}}}});
+  EXPECT_EQ(longer.rotary.scaling.kind, nn::RotaryScaling::kLongRope);
+  EXPECT_EQ(longer.rotary.scaling.factor, 32);
+  EXPECT_EQ(longer.rotary.scaling.original_positions, 4096);
+  const LlamaConfig glm = read("glm", {{"num_attention_heads", 8}});
+  EXPECT_EQ(glm.head_dim, 128);
+  EXPECT_EQ(glm.num_key_value_heads, 2);
+  EXPECT_EQ(glm.rotary.share, 0.5);
+  EXPECT_EQ(glm.rotary.pairs, RotaryPairs::kInterleaved);
+  EXPECT_TRUE(glm.qkv_bias);
+  EXPECT_FALSE(glm.output_bias);
 }
 
 TEST(LlamaConfigTest, RotaryPositionsOfEitherVersion) {
@@ -325,8 +397,12 @@ TEST(LlamaConfigTest, RefusesByName) {
   EXPECT_NE(problem({{"head_dim", 5}}).find("needed are"), std::string::npos);
   EXPECT_EQ(problem({{"model_type", "mistral"}, {"sliding_window", 0}}),
             "config of mistral: 'sliding_window' must be above 0, not 0");
-  EXPECT_EQ(problem({{"model_type", "gemma3_text"}, {"final_logit_softcapping", 30.0}}),
-            "config of gemma3_text: 'final_logit_softcapping' is not supported");
+  EXPECT_EQ(problem({{"model_type", "gemma3_text"}, {"attn_logit_softcapping", 30.0}}),
+            "config of gemma3_text: 'attn_logit_softcapping' is not supported");
+  EXPECT_EQ(problem({{"model_type", "gemma2"}, {"attn_logit_softcapping", 0}}),
+            "config of gemma2: 'attn_logit_softcapping' must be above 0, not 0");
+  EXPECT_EQ(problem({{"model_type", "smollm3"}, {"pad_token_id", 1}, {"no_rope_layers", {1}}}),
+            "config of smollm3: 'no_rope_layers' must be a list of 2 numbers");
   EXPECT_EQ(problem({{"model_type", "gemma3_text"}, {"use_bidirectional_attention", true}}),
             "config of gemma3_text: 'use_bidirectional_attention' is not supported");
   EXPECT_EQ(problem({{"rope_parameters", {{"full_attention", {{"rope_theta", 2}}}}}}),

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the command line and the Hub know Llama, Mistral, Qwen and Gemma.
+// How the command line and the Hub know Llama and its like.
 #include "core/batch_keys.h"
 #include "models/family.h"
+#include "models/llama/chatglm2.h"
 #include "models/llama/llama.h"
 
 namespace tessera::models {
@@ -104,14 +105,82 @@ std::vector<Preset> GemmaPresets() {
   return presets;
 }
 
+std::vector<Preset> Gemma2Presets() {
+  Preset preset = MakePreset(
+      "gemma2", "Gemma2ForCausalLM",
+      R"({"rms_norm_eps": 1e-6, "hidden_activation": "gelu_pytorch_tanh", "sliding_window": 4096,
+          "query_pre_attn_scalar": 256, "attn_logit_softcapping": 50.0,
+          "final_logit_softcapping": 30.0, "attention_bias": false, "bos_token_id": 2,
+          "eos_token_id": 1, "pad_token_id": 0})",
+      {"gemma-2-2b", 26, 8, 4, 256, 2304, 9216, 8192, 256000, true, 1e4});
+  preset.config.erase("hidden_act");
+  return {std::move(preset)};
+}
+
+std::vector<Preset> Olmo2Presets() {
+  return {MakePreset("olmo2", "Olmo2ForCausalLM",
+                     R"({"rms_norm_eps": 1e-6, "attention_bias": false, "bos_token_id": null,
+                         "eos_token_id": 100257, "pad_token_id": 100277})",
+                     {"olmo-2-1b", 16, 16, 16, 128, 2048, 8192, 4096, 100352, false, 5e5})};
+}
+
+std::vector<Preset> SmolLm3Presets() {
+  return {MakePreset("smollm3", "SmolLM3ForCausalLM",
+                     R"({"rms_norm_eps": 1e-6, "attention_bias": false, "mlp_bias": false,
+                         "no_rope_layer_interval": 4, "use_sliding_window": false,
+                         "sliding_window": null, "bos_token_id": 128000, "eos_token_id": 128012,
+                         "pad_token_id": 128004})",
+                     {"smollm3-3b", 36, 16, 4, 128, 2048, 11008, 65536, 128256, true, 5e6})};
+}
+
+std::vector<Preset> Phi3Presets() {
+  return {MakePreset("phi3", "Phi3ForCausalLM",
+                     R"({"sliding_window": 2047, "original_max_position_embeddings": 4096,
+                         "resid_pdrop": 0.0, "embd_pdrop": 0.0, "bos_token_id": 1,
+                         "eos_token_id": 32000, "pad_token_id": 32000})",
+                     {"phi-3-mini", 32, 32, 32, 96, 3072, 8192, 4096, 32064, false, 1e4})};
+}
+
+std::vector<Preset> GlmPresets() {
+  return {MakePreset("glm", "GlmForCausalLM",
+                     R"({"rms_norm_eps": 1.5625e-07, "attention_bias": true,
+                         "partial_rotary_factor": 0.5, "pad_token_id": 151329,
+                         "eos_token_id": [151329, 151336, 151338]})",
+                     {"glm-4-9b", 40, 32, 2, 128, 4096, 13696, 8192, 151552, false, 1e4})};
+}
+
 // The frequencies of the rotations, which older files carry.
-bool IsRotaryBuffer(const std::string& name) { return name.ends_with("rotary_emb.inv_freq"); }
+bool IsRotaryBuffer(const std::string& name) {
+  return name.ends_with("rotary_emb.inv_freq") || name == "transformer.rotary_pos_emb.inv_freq";
+}
+
+Preset ChatGlm2Preset(const char* name, int positions) {
+  return {name, "",
+          PresetConfig(R"({"model_type": "chatglm", "architectures": ["ChatGLMModel"],
+                           "padded_vocab_size": 65024, "hidden_size": 4096,
+                           "ffn_hidden_size": 13696, "num_layers": 28, "num_attention_heads": 32,
+                           "kv_channels": 128, "multi_query_attention": true,
+                           "multi_query_group_num": 2, "add_bias_linear": false,
+                           "add_qkv_bias": true, "rmsnorm": true, "post_layer_norm": true,
+                           "apply_residual_connection_post_layernorm": false,
+                           "layernorm_epsilon": 1e-5, "original_rope": true,
+                           "attention_dropout": 0.0, "hidden_dropout": 0.0,
+                           "tie_word_embeddings": false, "use_cache": true, "eos_token_id": 2,
+                           "pad_token_id": 0})",
+                       {{"seq_length", positions}})};
+}
 
 // Without its prefix, as the bare decoder is saved.
 std::vector<std::string> WithoutModel(const std::string& parameter) {
   const std::string prefix = "model.";
   if (!parameter.starts_with(prefix)) return {};
   return {parameter.substr(prefix.size())};
+}
+
+// Of the two models that go by "glm", by keys that the one without rotary positions lacks.
+bool IsGlm4(const json& config) {
+  return config.contains("num_hidden_layers") || config.contains("partial_rotary_factor") ||
+         config.contains("rms_norm_eps");
 }
 
 StatusOr<std::unique_ptr<Model>> Build(const json& object, const nn::BuildContext& context) {
@@ -168,6 +237,37 @@ const FamilyRegistration qwen3([] {
 const FamilyRegistration gemma3([] {
   return MakeFamily("gemma3_text", "Gemma3ForCausalLM", GemmaPresets());
 });
+const FamilyRegistration gemma2([] {
+  return MakeFamily("gemma2", "Gemma2ForCausalLM", Gemma2Presets());
+});
+const FamilyRegistration olmo2([] {
+  return MakeFamily("olmo2", "Olmo2ForCausalLM", Olmo2Presets());
+});
+const FamilyRegistration smollm3([] {
+  return MakeFamily("smollm3", "SmolLM3ForCausalLM", SmolLm3Presets());
+});
+const FamilyRegistration phi3([] {
+  Family family = MakeFamily("phi3", "Phi3ForCausalLM", Phi3Presets());
+  family.adapter_targets = {"qkv_proj"};
+  return family;
+});
+const FamilyRegistration glm([] {
+  Family family = MakeFamily("glm", "GlmForCausalLM", GlmPresets());
+  family.describes = IsGlm4;
+  return family;
+});
+const FamilyRegistration chatglm2([] {
+  Family family =
+      MakeFamily("chatglm", "ChatGLMModel",
+                 {ChatGlm2Preset("chatglm2-6b", 32768), ChatGlm2Preset("chatglm3-6b", 8192)});
+  family.architectures.push_back({"ChatGLMForConditionalGeneration", {Capability::kNextToken}});
+  family.describes = IsChatGlm2;
+  family.leave_out_lm_head = nullptr;  // the name of its class is that of a bare decoder
+  family.other_names = nullptr;
+  family.adapter_targets = {"query_key_value"};
+  return family;
+});
+const FamilyRegistration glm4([] { return MakeFamily("glm4", "Glm4ForCausalLM", {}); });
 
 }  // namespace
 }  // namespace tessera::models

@@ -111,6 +111,7 @@ AttentionArgs ArgsOf(const Tensor& q, const Tensor& k, const Tensor& v, const Te
   args.o_stride = StridesOf(o);
   args.scale =
       options.scale != 0.0 ? options.scale : 1.0 / std::sqrt(static_cast<double>(args.head_dim));
+  args.softcap = options.softcap;
   args.causal = options.causal;
   args.query_offset = options.query_offset;
   args.window = options.window;
@@ -168,6 +169,8 @@ void Check(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOpt
   TESSERA_CHECK(options.query_document.defined() == options.key_document.defined(), kName,
                 "query_document and key_document go together");
   TESSERA_CHECK(options.window >= 0, kName, "a window of ", options.window);
+  TESSERA_CHECK(options.softcap == 0 || (options.softcap > 0 && !options.bias.defined()), kName,
+                "a softcap of ", options.softcap, ": above 0, and without a bias");
   TESSERA_CHECK(options.dropout_p >= 0 && options.dropout_p < 1, kName,
                 "dropout_p = ", options.dropout_p);
   if (options.bias.defined()) {

@@ -25,6 +25,9 @@ namespace tessera {
 
 struct AttentionOptions {
   double scale = 0.0;  // 0: 1 / sqrt(D)
+  // Scaled scores s become softcap tanh(s / softcap) (Gemma 2; Bello et al. 2016); 0: they stay.
+  // Without a bias. On the GPU the kernels without tensor cores compute it.
+  double softcap = 0.0;
 
   // Keys and values that are kept from step to step lie in pages of S tokens, k and v [P, G, S, D],
   // without gradients: for each row of the batch the pages that are its own, in order. What stands

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which kernels attention runs on the GPU: cuDNN's where it is chosen
 // (ops/attention/cudnn_attention.h), of our own those of decoding for few queries, flash on tensor
-// cores where the operands allow it, otherwise the plain ones.
+// cores where the operands allow it, otherwise the plain ones, which alone cap scores.
 #include "ops/attention/attention_cuda.h"
 
 #include "core/cuda/allocator.h"
@@ -26,10 +26,10 @@ bool TakesDecoding(const FlashArgs& args) {
 }
 
 bool TakesFlash(const FlashArgs& args) {
-  return IsHalf(args.dtype) && args.head_dim % 8 == 0 && args.head_dim <= 128 &&
-         args.batch < 65536 && args.heads < 65536 && Aligned(args.q, args.q_stride) &&
-         Aligned(args.k, args.k_stride) && Aligned(args.v, args.v_stride) &&
-         Aligned(args.o, args.o_stride);
+  return args.softcap == 0 && IsHalf(args.dtype) && args.head_dim % 8 == 0 &&
+         args.head_dim <= 128 && args.batch < 65536 && args.heads < 65536 &&
+         Aligned(args.q, args.q_stride) && Aligned(args.k, args.k_stride) &&
+         Aligned(args.v, args.v_stride) && Aligned(args.o, args.o_stride);
 }
 
 bool TakesFlash(const FlashBackwardArgs& args) {
@@ -53,6 +53,7 @@ void Check(const FlashArgs& args) {
 void ForwardCuda(const AttentionArgs& args) {
   Check(args);
   if (args.batch * args.heads * args.q_len == 0) return;
+  if (args.softcap > 0) return RunPlainForward(args);
   const Workspace partials(DecodePartialBytes(args));
   RunChosenForward(args, [&] {
     if (TakesDecoding(args)) {

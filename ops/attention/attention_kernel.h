@@ -42,7 +42,8 @@ inline bool IsDecoding(const AttentionArgs& args) {
   return args.kv_heads > 0 && args.q_len * (args.heads / args.kv_heads) <= 16 &&
          (IsHalf(args.dtype) || args.dtype == DType::kFloat32) && args.head_dim > 0 &&
          args.head_dim <= kMostDecodeFeatures && whole(args.head_dim) && lies(args.k_stride) &&
-         lies(args.v_stride) && args.dropout.p == 0.0f && args.batch < 65536 && args.heads < 65536;
+         lies(args.v_stride) && args.dropout.p == 0.0f && args.softcap == 0 && args.batch < 65536 &&
+         args.heads < 65536;
 }
 inline int64_t DecodeChunks(const AttentionArgs& args) {
   return std::max<int64_t>(1, (args.k_len + kDecodeChunk - 1) / kDecodeChunk);

@@ -57,6 +57,7 @@ Tensors Composed(const Tensor& q, const Tensor& k, const Tensor& v, const Attent
   const Tensor values = IndexSelect(v, 1, kv_head);
   const double scale = o.scale != 0 ? o.scale : 1 / std::sqrt(static_cast<double>(q.size(3)));
   Tensor scores = Mul(Matmul(q, Transpose(keys, -1, -2)), scale);
+  if (o.softcap > 0) scores = Mul(Tanh(Mul(scores, 1 / o.softcap)), o.softcap);
   if (o.bias.defined()) scores = Add(scores, o.bias);
   const Tensor visible = Visible(q, k, o);
   const Tensor low = Full({1}, -1e300, scores.dtype());
@@ -170,6 +171,13 @@ TEST(AttentionTest, MasksBiasAndGroupedHeads) {
                   .key_document = Int32({0, 0, 0, 1, 1, 1}, {1, 6})});
   CheckAttention("window beyond every key", {1, 1, 5, 3}, {1, 1, 7, 3},
                  {.window = std::numeric_limits<int64_t>::max() / 2});
+  CheckAttention("capped scores", {2, 4, 5, 8}, {2, 2, 6, 8}, {.scale = 1.0, .softcap = 1.5});
+  CheckAttention(
+      "capped scores over holes and tiles", {1, 2, 70, 8}, {1, 1, 70, 8},
+      {.softcap = 0.5,
+       .causal = true,
+       .window = 30,
+       .key_padding = Cat({Zeros({1, 3}, DType::kBool), Full({1, 67}, 1, DType::kBool)}, 1)});
   CheckAttention("bias", {2, 2, 4, 3}, {2, 2, 5, 3}, {}, RandomTensor({1, 2, 4, 5}, 7));
   CheckAttention("bias per key", {2, 2, 4, 3}, {2, 2, 5, 3}, {.causal = true},
                  RandomTensor({2, 1, 1, 5}, 7));
@@ -188,6 +196,7 @@ TEST(AttentionTest, MasksBiasAndGroupedHeads) {
 TEST(AttentionTest, FewQueriesOfManyKeys) {
   CheckForward("one chunk", {2, 2, 1, 64}, {2, 2, 128, 64}, {});
   CheckForward("a key more", {2, 2, 1, 64}, {2, 2, 129, 64}, {});
+  CheckForward("capped scores", {2, 2, 1, 64}, {2, 2, 129, 64}, {.softcap = 0.5});
   CheckForward("several chunks", {2, 3, 1, 8}, {2, 3, 400, 8}, {.scale = -0.3});
   CheckForward("heads that share keys", {2, 8, 1, 16}, {2, 2, 300, 16}, {});
   CheckForward("eight that do", {1, 16, 1, 72}, {1, 2, 200, 72}, {});
@@ -358,6 +367,8 @@ TEST(AttentionTest, RefusesMisuse) {
   EXPECT_THROW(Attention(q, Zeros({1, 3, 3, 4}), Zeros({1, 3, 3, 4}), {}), Error);
   EXPECT_THROW(Attention(q, q, q, {.window = -1}), Error);
   EXPECT_THROW(Attention(q, q, q, {.causal = true, .window = -1}), Error);
+  EXPECT_THROW(Attention(q, q, q, {.softcap = -1}), Error);
+  EXPECT_THROW(Attention(q, q, q, {.softcap = 1, .bias = Zeros({1, 2, 3, 3})}), Error);
   EXPECT_THROW(Attention(q, q, q, {.key_length = Zeros({1})}), Error);
   EXPECT_THROW(Attention(q, q, q, {.key_padding = Zeros({1, 4}, DType::kBool)}), Error);
   EXPECT_THROW(Attention(q, q, q, {.bias = Zeros({1, 3, 3, 3})}), Error);

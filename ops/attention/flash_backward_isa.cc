@@ -61,19 +61,28 @@ void AddBiasGradient(const FlashBackwardArgs& args, int64_t b, int64_t h, int64_
   for (int64_t j = 0; j < n; ++j) to[j * stride.key] += d_scores[j];
 }
 
+// The derivative of capped scores; that of one that is not seen, -inf, is zero.
+TESSERA_SIMD VecF SoftcapSlope(const Row& row, VecF s) {
+  const VecF tanh = Max(s, Set(-row.softcap)) * Set(1.0f / row.softcap);
+  return Set(1.0f) - tanh * tanh;
+}
+
 // From the products S (in `scores`) and dO V^T (in `d_scores`) of a row: the probabilities with
 // dropout, and the gradients of the scores.
 TESSERA_SIMD void GradientRow(const Row& row, int64_t width, float lse, float delta, float* scores,
                               float* d_scores) {
   for (int64_t x = 0; x < width; x += kLanes) {
-    VecF p = Exp(MaskedScore(row, scores, x) - Set(lse));
+    const VecF s = MaskedScore(row, scores, x);
+    VecF p = Exp(s - Set(lse));
     VecF dp = Load(d_scores + x);
     VecF kept = p;
     if (row.random != nullptr) {
       dp = Dropped(row, dp, x);
       kept = Dropped(row, p, x);
     }
-    Store(d_scores + x, p * (dp - Set(delta)));
+    VecF ds = p * (dp - Set(delta));
+    if (row.softcap > 0) ds = ds * SoftcapSlope(row, s);
+    Store(d_scores + x, ds);
     Store(scores + x, kept);
   }
 }

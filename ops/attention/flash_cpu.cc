@@ -59,6 +59,8 @@ void Check(const FlashArgs& args) {
   TESSERA_CHECK(args.prefix_length == nullptr || args.causal, kName,
                 "a prefix length needs the causal mask");
   TESSERA_CHECK(args.window >= 0, kName, "a window of ", args.window);
+  TESSERA_CHECK(args.softcap == 0 || (args.softcap > 0 && args.bias == nullptr), kName,
+                "a softcap of ", args.softcap, ": above 0, and without a bias");
   TESSERA_CHECK(args.dropout.p >= 0.0f && args.dropout.p < 1.0f, kName, "dropout probability ",
                 args.dropout.p, " is not in [0, 1)");
   if (args.bias != nullptr) {

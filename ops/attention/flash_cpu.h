@@ -3,6 +3,8 @@
 //
 //   S = scale Q K^T + bias, masked;  P = softmax(S) by rows;  O = dropout(P) V
 //
+// With a softcap c, scale Q K^T is c tanh(scale Q K^T / c) instead, and there is no bias.
+//
 //   FlashArgs args;
 //   args.batch = B, args.heads = H, args.kv_heads = H, args.q_len = args.k_len = T;
 //   args.head_dim = D;
@@ -93,6 +95,7 @@ struct FlashArgs {
   FlashStrides q_stride, k_stride, v_stride, o_stride;
   FlashPages pages;  // of k and v; the forward pass alone
   double scale = 1.0;
+  double softcap = 0.0;  // c; 0: none
 
   // The key/value head of each query head, [H]; null: h / (H / G), H being a multiple of G.
   const int32_t* kv_head_of = nullptr;

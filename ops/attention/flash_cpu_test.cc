@@ -79,12 +79,13 @@ struct Case {
   bool bias = false;
   bool bias_dim[4] = {true, true, true, true};
   float dropout = 0;
+  double softcap = 0;
 
   std::string Name() const {
     return Concat("B", batch, " H", heads, "/", kv_heads, " T", q_len, "/", k_len, " D", head_dim,
                   " ", dtype, causal ? " causal" : "", " window ", window, prefix ? " prefix" : "",
                   length ? " length" : "", padding ? " padding" : "", documents ? " documents" : "",
-                  bias ? " bias" : "", " dropout ", dropout);
+                  bias ? " bias" : "", " dropout ", dropout, " softcap ", softcap);
   }
 };
 
@@ -134,6 +135,7 @@ struct Problem {
     f.o_stride = {tq * h * d, d, h * d};
     f.lse = lse.data();
     f.scale = 0.7 / std::sqrt(static_cast<double>(std::max<int64_t>(1, d)));
+    f.softcap = c.softcap;
     f.causal = c.causal;
     f.query_offset = c.query_offset;
     f.window = c.window;
@@ -247,6 +249,7 @@ Reference Compute(const Problem& p) {
           double dot = 0;
           for (int64_t x = 0; x < d; ++x) dot += p.qkv_q.Get(q_at(i, x)) * p.qkv_k.Get(kv_at(j, x));
           score[j] = p.args.forward.scale * dot;
+          if (c.softcap > 0) score[j] = c.softcap * std::tanh(score[j] / c.softcap);
           if (c.bias) {
             score[j] += p.bias.Get(b * s.batch + h * s.head + i * s.query + j * s.key);
           }
@@ -270,7 +273,8 @@ Reference Compute(const Problem& p) {
           weighted += prob[j] * dp[j];
         }
         for (int64_t j = 0; j < tk; ++j) {
-          const double ds = prob[j] * (dp[j] - weighted);
+          double ds = prob[j] * (dp[j] - weighted);
+          if (c.softcap > 0 && prob[j] > 0) ds *= 1 - std::pow(score[j] / c.softcap, 2);
           for (int64_t x = 0; x < d; ++x) {
             r.dq[q_at(i, x)] += p.args.forward.scale * ds * p.qkv_k.Get(kv_at(j, x));
             r.dk[dk_at(j, x)] += p.args.forward.scale * ds * p.qkv_q.Get(q_at(i, x));
@@ -378,6 +382,29 @@ TEST(Flash, Windows) {
           c.dropout = rich ? 0.2f : 0.0f;
           c.batch = 1;
           Check(c, static_cast<unsigned>(window));
+        }
+      }
+    }
+  });
+}
+
+TEST(Flash, Softcap) {
+  ForEachIsa([] {
+    for (const DType dtype :
+         {DType::kFloat32, DType::kBFloat16, DType::kFloat16, DType::kFloat64}) {
+      for (const double softcap : {0.4, 3.0}) {
+        for (const bool masked : {false, true}) {
+          Case c;
+          c.dtype = dtype;
+          c.heads = 4;
+          c.q_len = 130;
+          c.k_len = 133;
+          c.head_dim = 20;
+          c.causal = c.length = c.padding = c.documents = masked;
+          c.window = masked ? 40 : 0;
+          c.dropout = masked ? 0.2f : 0.0f;
+          c.softcap = softcap;
+          Check(c, 5);
         }
       }
     }

@@ -61,6 +61,7 @@ int64_t ScoreRow(const FlashArgs& args, int64_t b, int64_t h, int64_t i,
     double score = -kInfinity;
     if (Sees(args, b, i, j)) {
       score = args.scale * Dot(q, KeyAt(args, args.k, args.k_stride, b, g, j), args.head_dim);
+      if (args.softcap > 0) score = args.softcap * std::tanh(score / args.softcap);
       if (bias != nullptr) score += bias[b * s.batch + h * s.head + i * s.query + j * s.key];
     }
     (*scores)[static_cast<size_t>(j)] = score;
@@ -124,7 +125,11 @@ void FlashBackwardFloat64(const FlashBackwardArgs& args, int64_t b, int64_t g) {
         if (p == 0.0) continue;
         const double kept = KeptScale(f, index + static_cast<uint64_t>(j));
         const double dp = kept * Dot(d_o, At(f.v, f.v_stride, b, g, j), d);
-        const double ds = p * (dp - delta);
+        double ds = p * (dp - delta);
+        if (f.softcap > 0) {
+          const double tanh = scores[static_cast<size_t>(j)] / f.softcap;
+          ds *= 1 - tanh * tanh;
+        }
         const double* k = At(f.k, f.k_stride, b, g, j);
         double* dk = At(args.dk, args.dk_stride, b, g, j);
         double* dv = At(args.dv, args.dv_stride, b, g, j);

@@ -219,6 +219,7 @@ struct Row {
   int64_t passed;    // of those, the ones that the row's window has passed; negative: none
   int32_t document;  // of the query
   float scale;
+  float softcap;           // 0: none
   const float* bias;       // kBlock of them, or null
   const uint32_t* random;  // kBlock of them, or null
   int32_t threshold;       // kept if random / 2^8 >= threshold
@@ -239,6 +240,7 @@ TESSERA_SIMD Mask Seen(const Row& row, int64_t x) {
 
 TESSERA_SIMD VecF MaskedScore(const Row& row, const float* scores, int64_t x) {
   VecF s = Load(scores + x) * Set(row.scale);
+  if (row.softcap > 0) s = Set(row.softcap) * Tanh(s * Set(1.0f / row.softcap));
   if (row.bias != nullptr) s = s + Load(row.bias + x);
   if (!row.plain) s = Select(Seen(row, x), s, Set(-kInfinity));
   return s;
@@ -306,6 +308,7 @@ TESSERA_SIMD Row MakeRow(const HeadContext& context, const KeyBlock& keys, int64
   row.passed = FlashFirstKey(args, context.b, i) - keys.begin;
   row.document = keys.documents ? args.query_document[context.b * args.q_len + i] : 0;
   row.scale = static_cast<float>(args.scale);
+  row.softcap = static_cast<float>(args.softcap);
   row.bias = nullptr;
   row.random = nullptr;
   row.threshold = context.threshold;

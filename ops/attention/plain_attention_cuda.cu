@@ -71,14 +71,19 @@ __device__ __forceinline__ void AddBias(Part<W>& s, const B* bias, int64_t row_s
   }
 }
 
-// Turns products into scores: scale q.k + bias, -inf where the query does not see the key. Rows are
-// queries, or with kOfKeys keys.
+// Turns products into scores: scale q.k, capped, + bias, -inf where the query does not see the key.
+// Rows are queries, or with kOfKeys keys.
 template <bool kOfKeys, typename W>
 __device__ __forceinline__ void ScoreProducts(Part<W>& s, const FlashArgs& args,
                                               const KeyRange& range, const Sides<W>& sides,
                                               const PairPlace& at, const Place& place) {
   const W scale = static_cast<W>(args.scale);
   EachPair<W>(place, [&](int m, int n, int, int) { s[m][n] *= scale; });
+  if (args.softcap > 0) {
+    const W cap = static_cast<W>(args.softcap);
+    EachPair<W>(place,
+                [&](int m, int n, int, int) { s[m][n] = cap * formula::Tanh(s[m][n] / cap); });
+  }
   if (args.key_padding == nullptr && args.key_document == nullptr && args.bias == nullptr &&
       range.IsWhole(at.q_begin, kTile<W>, at.k_begin, kTile<W>)) {
     return;
@@ -337,7 +342,11 @@ __device__ __forceinline__ void ComputeGrads(Part<Wide<T>>& p, Part<Wide<T>>& ds
     const W value = formula::Exp(p[m][n] - of_query.lse);
     const bool keep =
         !drops || IsKept<kTile<W>>(sides.kept, kOfKeys ? column : row, kOfKeys ? row : column);
-    const W d_value = (keep ? kept_scale * ds[m][n] : W(0)) - of_query.delta;
+    W d_value = (keep ? kept_scale * ds[m][n] : W(0)) - of_query.delta;
+    if (f.softcap > 0) {
+      const W tanh = p[m][n] / static_cast<W>(f.softcap);
+      d_value *= W(1) - tanh * tanh;
+    }
     // What is not seen may be no number.
     ds[m][n] = value == W(0) ? W(0) : value * d_value;
     p[m][n] = keep ? value : W(0);

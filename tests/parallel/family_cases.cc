@@ -208,6 +208,41 @@ Bundle SeeingLmInputs(uint64_t v) {
   return inputs;
 }
 
+// Of types whose padding is a token of their large vocabularies, with heads that turn in part.
+json LaterConfig(const char* type, int64_t heads, int64_t groups,
+                 const json& changes = json::object()) {
+  json config = LlamaConfig(type, heads, groups);
+  config["pad_token_id"] = 3;
+  config["head_dim"] = 8;
+  config.update(changes);
+  return config;
+}
+
+json ChatGlm2Config() {
+  return {{"model_type", "chatglm"},
+          {"padded_vocab_size", kVocabulary},
+          {"hidden_size", 24},
+          {"num_layers", 2},
+          {"num_attention_heads", 3},
+          {"kv_channels", 8},
+          {"multi_query_attention", true},
+          {"multi_query_group_num", 1},
+          {"ffn_hidden_size", 29},
+          {"seq_length", 16},
+          {"initializer_range", 0.2},
+          {"add_qkv_bias", true},
+          {"attention_dropout", 0.2},
+          {"hidden_dropout", 0.2}};
+}
+
+json Gemma2Config() {
+  json config = LlamaConfig("gemma2", 3, 1);
+  config["query_pre_attn_scalar"] = 5;
+  config["attn_logit_softcapping"] = 1.5;
+  config["final_logit_softcapping"] = 4.0;
+  return config;
+}
+
 json Gemma3Config() {
   json config = LlamaConfig("gemma3_text", 3, 1);
   config["query_pre_attn_scalar"] = 5;
@@ -291,6 +326,15 @@ const std::vector<FamilyCase>& FamilyCases() {
       {"qwen2", LlamaConfig("qwen2", 4, 2), MaskedLmInputs},
       {"qwen3", LlamaConfig("qwen3", 3, 1), MaskedLmInputs},
       {"gemma3", Gemma3Config(), SeeingLmInputs},
+      {"gemma2", Gemma2Config(), SeeingLmInputs},
+      {"olmo2", LaterConfig("olmo2", 3, 1), SeeingLmInputs},
+      {"olmo2_groups", LaterConfig("olmo2", 4, 2), SeeingLmInputs},
+      {"smollm3", LaterConfig("smollm3", 4, 2, {{"no_rope_layer_interval", 2}}), MaskedLmInputs},
+      {"phi3", LaterConfig("phi3", 3, 1, {{"partial_rotary_factor", 0.5}, {"resid_pdrop", 0.2}}),
+       MaskedLmInputs},
+      {"glm_rotary", LaterConfig("glm", 3, 1), MaskedLmInputs},
+      {"glm4", LaterConfig("glm4", 4, 2), SeeingLmInputs},
+      {"chatglm2", ChatGlm2Config(), MaskedLmInputs},
       {"chatglm", ChatGlmConfig(false), ChatInputs},
       {"chatglm_tied", ChatGlmConfig(true), ChatInputs},
   };

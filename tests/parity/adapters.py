@@ -55,6 +55,13 @@ BASES = {
 MORE_BASES = {
     "llama_tied": (AutoModelForCausalLM, "llama", dict(LLAMA, tie_word_embeddings=True),
                    ["q_proj", "v_proj"]),
+    "gemma2": (AutoModelForCausalLM, "gemma2", dict(LLAMA, head_dim=8, sliding_window=5),
+               ["q_proj", "o_proj"]),
+    "olmo2": (AutoModelForCausalLM, "olmo2", dict(LLAMA, pad_token_id=3), ["q_proj", "down_proj"]),
+    "phi3": (AutoModelForCausalLM, "phi3", dict(LLAMA, pad_token_id=3),
+             ["qkv_proj", "gate_up_proj"]),
+    "glm": (AutoModelForCausalLM, "glm", dict(LLAMA, head_dim=8, pad_token_id=3),
+            ["k_proj", "gate_up_proj"]),
     "bert_mlm": (AutoModelForMaskedLM, "bert", BERT, ["query", "value"]),
     "bert_tok": (AutoModelForTokenClassification, "bert", dict(BERT, num_labels=5),
                  ["query", "value"]),
@@ -121,6 +128,8 @@ VARIANTS = [
     ("llama_tied", dict(target_modules=["q_proj", "lm_head"], ensure_weight_tying=True)),
     ("qwen3", dict(target_modules=["lm_head", "q_proj"])),
     ("gemma3", dict(target_modules=["embed_tokens", "q_proj"])),
+    *[(name, kind) for name in ("gemma2", "olmo2", "phi3", "glm")
+      for kind in ({}, dict(use_dora=True), dict(target_modules="all-linear"))],
     ("gpt2", dict(target_modules=["lm_head", "c_attn"])),
     ("gpt2", dict(target_modules=["wte", "c_proj"])),
     ("gpt2", dict(target_modules=["wte", "wpe", "c_attn"], use_dora=True)),

@@ -499,11 +499,9 @@ def check_refusals(report, program, folder, model):
     configs = [("an unknown architecture", {"architectures": ["GLMForWhatever"]}, "GLMForWhatever")]
     if chat:
         configs += [("prefix tuning", {"pre_seq_len": 128}, "pre_seq_len"),
-                    ("quantisation", {"quantization_bit": 4}, "quantization_bit"),
-                    ("ChatGLM2", {"multi_query_attention": True}, "multi_query_attention")]
+                    ("quantisation", {"quantization_bit": 4}, "quantization_bit")]
     else:
-        configs += [("GLM-4", {"partial_rotary_factor": 0.5}, "partial_rotary_factor"),
-                    ("relative positions", {"relative_encoding": True}, "relative_encoding"),
+        configs += [("relative positions", {"relative_encoding": True}, "relative_encoding"),
                     ("learnt prompts", {"spell_length": 9}, "spell_length")]
     with tempfile.TemporaryDirectory() as work:
         path = os.path.join(work, "in.safetensors")

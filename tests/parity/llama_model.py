@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Llama, Mistral, Qwen2, Qwen3 and Gemma 3 against transformers, in outputs, gradients and generation.
+"""Llama and its like against transformers, in outputs, gradients and generation.
 
     pip install torch safetensors transformers        (4.57.6 and a 5.x, in folders of their own)
     bazel build -c opt //tools:tessera //tests/parity:resave_model
@@ -7,15 +7,20 @@
 
 Random models of unusual shapes are run by the program and by transformers in float64, from folders
 that the installed transformers wrote: `rope_scaling` by version 4, `rope_parameters` by 5. Printed is
-the worst relative error ||a-b||/||b|| of outputs and of gradients; generation is compared token by
+the worst relative error ||a-b||/||b|| of outputs and of gradients, and of logits in bfloat16 that of
+transformers' own; generation is compared token by
 token, greedy and with beams, and what the program saves is loaded again.
 """
+import json
+import os
 import sys
 import tempfile
 
 import torch
+from safetensors.torch import load_file, save_file
 import transformers
-from transformers import AutoModelForCausalLM, CONFIG_MAPPING
+from transformers import AttentionInterface, AutoModelForCausalLM, CONFIG_MAPPING
+from transformers.masking_utils import AttentionMaskInterface, eager_mask
 
 import parity
 from parity import (ALL_HIDDEN, Report, check_saving, compare, forward, gradients_of,
@@ -60,7 +65,96 @@ MODELS = {
                     layer_types=["sliding_attention", "full_attention", "sliding_attention"]),
     "gemma3_untied": llama("gemma3_text", head_dim=8, sliding_window=5, pad_token_id=3,
                            tie_word_embeddings=False, attention_bias=True, num_hidden_layers=7),
+    "gemma3_capped": llama("gemma3_text", head_dim=8, sliding_window=5, final_logit_softcapping=1.5),
+    "gemma2": llama("gemma2", head_dim=10, sliding_window=4, query_pre_attn_scalar=7,
+                    attn_logit_softcapping=0.8, final_logit_softcapping=1.5),
+    "gemma2_untied": llama("gemma2", head_dim=8, sliding_window=5, pad_token_id=3,
+                           tie_word_embeddings=False, attention_bias=True,
+                           attn_logit_softcapping=None, final_logit_softcapping=None),
+    "olmo2": llama("olmo2", pad_token_id=3),
+    "olmo2_one_group": llama("olmo2", num_key_value_heads=None, attention_bias=True, pad_token_id=3,
+                             tie_word_embeddings=True,
+                             rope_scaling=dict(type="linear", factor=3.0)),
+    "smollm3": llama("smollm3", pad_token_id=3, no_rope_layer_interval=2),
+    "smollm3_windows": llama("smollm3", pad_token_id=3, no_rope_layers=[1, 0, 1], mlp_bias=True,
+                             use_sliding_window=True, sliding_window=4),
+    # Keys' biases of layers that do not turn have no gradient but rounding.
+    "smollm3_biases": llama("smollm3", pad_token_id=3, no_rope_layers=[1, 1, 1], mlp_bias=True,
+                            attention_bias=True, tie_word_embeddings=False),
+    "phi3": llama("phi3", pad_token_id=3, sliding_window=5),
+    "phi3_longrope": llama("phi3", pad_token_id=3, num_key_value_heads=3, hidden_size=48,
+                           max_position_embeddings=48, original_max_position_embeddings=16,
+                           rope_scaling=dict(type="longrope", **FACTORS)),
+    "phi3_partial": llama("phi3", pad_token_id=3, hidden_size=60, partial_rotary_factor=0.8,
+                          max_position_embeddings=48, original_max_position_embeddings=16,
+                          tie_word_embeddings=True, rope_scaling=dict(type="longrope", **FACTORS)),
+    "glm": llama("glm", pad_token_id=3, head_dim=8, rms_norm_eps=1e-3),
+    "glm_whole": llama("glm", pad_token_id=3, head_dim=10, partial_rotary_factor=1.0,
+                       attention_bias=False, tie_word_embeddings=True),
+    "glm4": llama("glm4", pad_token_id=3, head_dim=8, attention_bias=False),
+    # Written as the model's own files have it. Its padding is trained.
+    "chatglm2": llama("glm", pad_token_id=None, head_dim=8, attention_bias=True),
+    "chatglm2_ratio": llama("glm", pad_token_id=None, head_dim=12, attention_bias=False,
+                            rope_theta=30000.0, num_key_value_heads=1),
 }
+CHATGLM_NAMES = [("model.embed_tokens", "transformer.embedding.word_embeddings"),
+                 ("model.layers", "transformer.encoder.layers"),
+                 ("model.norm", "transformer.encoder.final_layernorm"),
+                 ("lm_head", "transformer.output_layer"),
+                 ("self_attn.o_proj", "self_attention.dense"),
+                 ("self_attn.q_proj", "self_attention.query_key_value"),
+                 ("gate_up_proj", "dense_h_to_4h"), ("down_proj", "dense_4h_to_h")]
+
+
+def capped(module, query, key, value, attention_mask, scaling, softcap=None, **_):
+    """Attention with the cap that the default one leaves out: zeros for a query that sees no key."""
+    key, value = (t.repeat_interleave(module.num_key_value_groups, dim=1) for t in (key, value))
+    scores = query @ key.transpose(2, 3) * scaling
+    if softcap is not None:
+        scores = softcap * torch.tanh(scores / softcap)
+    seen = torch.ones_like(scores).tril().bool() if attention_mask is None else attention_mask == 0
+    weights = torch.where(seen, scores, -1e4).softmax(-1) * seen.any(-1, keepdim=True)
+    return (weights @ value).transpose(1, 2).contiguous(), None
+
+
+AttentionInterface.register("capped", capped)
+AttentionMaskInterface.register("capped", eager_mask)
+
+
+def by_chatglm_names(tensors):
+    """Those of GlmForCausalLM as ChatGLM2's files have them, q, k and v in one."""
+    renamed = {}
+    for name, tensor in tensors.items():
+        if "k_proj" in name or "v_proj" in name:
+            continue
+        if "q_proj" in name:
+            tensor = torch.cat([tensors[name.replace("q_proj", p)]
+                                for p in ("q_proj", "k_proj", "v_proj")])
+        for glm, chatglm in CHATGLM_NAMES:
+            name = name.replace(glm, chatglm)
+        renamed[name] = tensor
+    return renamed
+
+
+def parameters_of(config):
+    """Of the rotations; version 4 has them beside the other keys."""
+    return getattr(config, "rope_parameters", None) or config.to_dict()
+
+
+def write_chatglm(folder, c):
+    path = os.path.join(folder, "model.safetensors")
+    save_file(by_chatglm_names(load_file(path)), path, {"format": "pt"})
+    config = dict(model_type="chatglm", architectures=["ChatGLMModel"], num_layers=c.num_hidden_layers,
+                  padded_vocab_size=c.vocab_size, hidden_size=c.hidden_size,
+                  ffn_hidden_size=c.intermediate_size, kv_channels=c.head_dim,
+                  num_attention_heads=c.num_attention_heads, seq_length=c.max_position_embeddings,
+                  layernorm_epsilon=c.rms_norm_eps, multi_query_attention=True,
+                  multi_query_group_num=c.num_key_value_heads, add_qkv_bias=c.attention_bias,
+                  add_bias_linear=False, rmsnorm=True, post_layer_norm=True, original_rope=True,
+                  rope_ratio=parameters_of(c)["rope_theta"] / 1e4,
+                  bos_token_id=c.bos_token_id, eos_token_id=c.eos_token_id)
+    with open(os.path.join(folder, "config.json"), "w") as file:
+        json.dump(config, file)
 
 
 def make_inputs(config, kind, seed, rows=3):
@@ -105,16 +199,32 @@ def reference(model, inputs):
     return {n: t.detach().clone() for n, t in outputs.items()}, gradients
 
 
-def check_forward(report, program, folder, name, model):
+def check_forward(report, program, folder, name, model, renamed=lambda tensors: tensors, theirs=None):
     """A query that sees no key is NaN in transformers' plain attention, and zero in its default."""
-    default = type(model).from_pretrained(folder, attn_implementation="sdpa").eval()
+    other = "capped" if model.config.model_type == "gemma2" else "sdpa"
+    theirs = theirs or folder
+    default = type(model).from_pretrained(theirs, attn_implementation=other).eval()
     for kind in ("plain", "right", "left", "holes"):
         inputs = make_inputs(model.config, kind, seed=7)
         outputs, gradients = reference(model if kind == "plain" else default, inputs)
         rows = inputs["attention_mask"].bool() if "attention_mask" in inputs else None
         got, got_gradients = forward(program, folder, inputs, flags=ALL_HIDDEN)
         report.error(f"{name} {kind} outputs", compare(got, outputs, rows), parity.TOLERANCE)
-        report.error(f"{name} {kind} gradients", compare(got_gradients, gradients), parity.TOLERANCE)
+        report.error(f"{name} {kind} gradients", compare(got_gradients, renamed(gradients)),
+                     parity.TOLERANCE)
+        if kind == "plain":
+            check_half(report, program, folder, theirs, name, inputs, outputs["logits"])
+
+
+def check_half(report, program, folder, theirs, name, inputs, want):
+    """Logits in bfloat16 are as near to those in float64 as transformers' are."""
+    model = AutoModelForCausalLM.from_pretrained(theirs, attn_implementation="eager",
+                                                 dtype=torch.bfloat16).eval()
+    with torch.no_grad():
+        other = model(input_ids=inputs["input_ids"], use_cache=False).logits
+    got, _ = forward(program, folder, inputs, "bfloat16", gradients=False)
+    ours, theirs = (parity.relative_error(t, want, 1) for t in (got["logits"], other))
+    report(f"{name} plain bfloat16 logits", ours <= 1.2 * theirs, f"{ours:.2e}, {theirs:.2e}")
 
 
 def check_generation(report, program, folder, name, model):
@@ -138,6 +248,16 @@ def check_generation(report, program, folder, name, model):
                f"{same} of {len(prompts)} texts the same")
 
 
+def check_chatglm(report, args, folder, name, model):
+    """transformers runs it as GLM."""
+    with tempfile.TemporaryDirectory() as own:
+        model.save_pretrained(own)
+        write_chatglm(own, model.config)
+        check_forward(report, args.tessera, own, name, model, by_chatglm_names, folder)
+        check_generation(report, args.tessera, own, name, model)
+        check_saving(report, args.resave, own, name, None, model)
+
+
 def main():
     args = parity.arguments(__doc__,
                             extend=lambda parser: parser.add_argument("--only", default=""))
@@ -152,6 +272,9 @@ def main():
         model = randomise(AutoModelForCausalLM.from_config(config), seed, norm_names=norms)
         with tempfile.TemporaryDirectory() as folder:
             model.save_pretrained(folder)
+            if name.startswith("chatglm2"):
+                check_chatglm(report, args, folder, name, model)
+                continue
             check_forward(report, args.tessera, folder, name, model)
             check_generation(report, args.tessera, folder, name, model)
             check_saving(report, args.resave, folder, name, type(model), model)

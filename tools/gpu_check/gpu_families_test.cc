@@ -39,9 +39,12 @@ const Device kGpu = Device::Cuda(0);
 // Heads of 8 numbers, widths that are multiples of 16.
 nlohmann::json ForTensorCores(nlohmann::json config) {
   const std::map<std::string, int64_t> sizes = {
-      {"hidden_size", 32}, {"n_embd", 32}, {"d_model", 32},           {"d_kv", 8},
-      {"head_dim", 8},     {"d_ff", 48},   {"intermediate_size", 48}, {"inner_hidden_size", 48},
-      {"vocab_size", 64},
+      {"hidden_size", 32},       {"n_embd", 32},
+      {"d_model", 32},           {"d_kv", 8},
+      {"head_dim", 8},           {"d_ff", 48},
+      {"intermediate_size", 48}, {"inner_hidden_size", 48},
+      {"vocab_size", 64},        {"ffn_hidden_size", 48},
+      {"padded_vocab_size", 64},
   };
   for (const auto& [key, size] : sizes) {
     if (config.contains(key)) config[key] = size;

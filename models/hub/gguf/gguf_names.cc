@@ -421,6 +421,7 @@ Status GgufNames::TakeLlama(const json& json) {
 
 Status GgufNames::TakeGemma(const LlamaConfig& c) {
   if (c.hidden_act != "gelu_pytorch_tanh") return Unsayable("hidden_activation", c.hidden_act);
+  if (c.final_logit_softcapping != 0) return Unsayable("final_logit_softcapping", "a cap");
   const double scalar =
       GemmaScalar(c.num_hidden_layers, c.hidden_size, c.num_attention_heads, c.head_dim);
   if (c.query_pre_attn_scalar != scalar) {
