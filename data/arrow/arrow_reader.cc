@@ -72,8 +72,19 @@ StatusOr<std::optional<Message>> NextMessage(std::string_view bytes, size_t* at)
 
 struct ArrowContent {
   std::vector<ArrowField> fields;
+  TableMetadata metadata;
   std::vector<Message> messages;  // dictionaries and batches, in the order they are to be read
 };
+
+Status TakeSchema(const FlatTable& schema, ArrowContent* content) {
+  TESSERA_ASSIGN_OR_RETURN(content->fields, ParseArrowSchema(schema));
+  const FlatVector pairs = schema.Vector(2, 4);
+  for (size_t i = 0; i < pairs.size(); ++i) {
+    const FlatTable pair = pairs.Table(i);
+    content->metadata.emplace(pair.String(0), pair.String(1));
+  }
+  return OkStatus();
+}
 
 StatusOr<ArrowContent> ReadStream(std::string_view bytes) {
   ArrowContent content;
@@ -88,7 +99,7 @@ StatusOr<ArrowContent> ReadStream(std::string_view bytes) {
     }
     if (std::exchange(has_schema, true)) return DataLoss("the stream has two schemas");
     FlatBuffer buffer(message->metadata);
-    TESSERA_ASSIGN_OR_RETURN(content.fields, ParseArrowSchema(buffer.Root().Table(2)));
+    TESSERA_RETURN_IF_ERROR(TakeSchema(buffer.Root().Table(2), &content));
     if (!buffer.ok()) return Damaged();
   }
   if (!has_schema) return DataLoss("the stream has no schema");
@@ -106,7 +117,7 @@ StatusOr<ArrowContent> ReadFooter(std::string_view bytes) {
   FlatBuffer buffer(bytes.substr(end - size, size));
   const FlatTable footer = buffer.Root();
   ArrowContent content;
-  TESSERA_ASSIGN_OR_RETURN(content.fields, ParseArrowSchema(footer.Table(1)));
+  TESSERA_RETURN_IF_ERROR(TakeSchema(footer.Table(1), &content));
   const std::string_view messages = bytes.substr(0, end - size);
   for (const int list : {2, 3}) {
     constexpr size_t kBlockSize = 24;
@@ -145,7 +156,7 @@ class ArrowReader final : public TableReader {
     for (size_t m = 0; m < content_.messages.size(); ++m) {
       if (content_.messages[m].kind == MessageKind::kBatch) batches_.push_back(m);
     }
-    SetTable(std::move(fields), std::move(parts));
+    SetTable(std::move(fields), std::move(parts), std::move(content_.metadata));
   }
 
  protected:

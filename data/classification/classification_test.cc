@@ -15,6 +15,7 @@
 #include "data/classification/labels.h"
 #include "data/classification/metrics.h"
 #include "data/classification/text_classification_dataset.h"
+#include "data/dataset/data_folder.h"
 #include "data/dataset/record_input.h"
 #include "data/dataset/subset.h"
 
@@ -381,6 +382,46 @@ TEST_F(ClassificationTest, CropsAndMirrorImagesDependOnThePosition) {
   int different = 0;
   for (int64_t p = 8; p < 40; ++p) different += pixels({{.index = 1, .position = p}}) != once;
   EXPECT_GT(different, 15);
+}
+
+TEST_F(ClassificationTest, PicturesInTables) {
+  const std::string kPictures = "data/columns/testdata/pictures";
+  const Ids labels = {0, 0, 0, 1, 1, 2};
+  const std::vector<std::string> animals = {"ant", "bee", "cat"};
+  for (const std::string kind : {".parquet", ".arrow"}) {
+    const std::string path = kPictures + kind;
+    EXPECT_EQ(FindImageParts(path)->train, path);
+    // Names of classes are the file's; texts are classes of their own.
+    for (const std::string column : {"", "label", "animal"}) {
+      const auto source = ImageSource::Open(path, ImageSource::Labels::kNeeded, {"", column});
+      ASSERT_TRUE(source.ok()) << Message(source.status());
+      EXPECT_EQ((*source)->labels(), labels);
+      EXPECT_EQ((*source)->names(), animals);
+      EXPECT_EQ((*source)->NameOf(4), "4.png");
+      for (int64_t i = 0; i < 6; ++i) {
+        const Image picture = *(*source)->Read(i);
+        EXPECT_EQ(picture.width, 4);
+        for (int64_t p = 0; p < 16; ++p) {
+          EXPECT_EQ(picture.at(p / 4, p % 4, 0), 10 * i + p) << path << " " << i;
+        }
+      }
+    }
+    const auto problem = [&](const ImageColumns& columns) {
+      return Message(ImageSource::Open(path, ImageSource::Labels::kNeeded, columns).status());
+    };
+    ExpectContains(problem({"picture", ""}), path + ": no column 'picture' (columns: image: ");
+    ExpectContains(problem({"label", ""}), "column 'label' holds no pictures (columns: ");
+    ExpectContains(problem({"", "image"}), "column 'image' holds no labels (columns: ");
+  }
+  Put("set/train.parquet", *ReadFile(kPictures + ".parquet"));
+  const std::string split = SplitPath(Path("set"), "train");
+  EXPECT_EQ((*ImageSource::Open(FindImageParts(split)->train))->labels(), labels);
+  const auto none = ImageSource::Open("data/columns/testdata/tasks.parquet");
+  ExpectContains(Message(none.status()), "no column of pictures; image_column names one");
+  Put("folder/a/1.png", *ReadFile("data/image/testdata/rgb.png"));
+  const auto folder =
+      ImageSource::Open(Path("folder"), ImageSource::Labels::kNeeded, {"", "animal"});
+  ExpectContains(Message(folder.status()), "label_columns is 'animal', but this is no table");
 }
 
 TEST_F(ClassificationTest, FoldersOfClassesAndWhatIsWrongWithThem) {

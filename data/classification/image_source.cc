@@ -8,6 +8,9 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "data/classification/picture_table.h"
+#include "data/dataset/data_folder.h"
+#include "data/dataset/record_input.h"
 #include "data/image/decode.h"
 #include "data/image/idx.h"
 
@@ -144,10 +147,16 @@ std::optional<std::string> FindIdx(const std::string& directory,
 }  // namespace
 
 StatusOr<ImageParts> FindImageParts(const std::string& path) {
+  if (NamesSplit(path)) return ImageParts{.train = path, .validation = ""};
   if (!PathExists(path)) return NotFound(path, ": no such file or directory");
   if (!IsDirectory(path)) {
-    if (IsIdxImages(path) || IsImageName(path)) return ImageParts{.train = path, .validation = ""};
-    return InvalidArgument(path, ": pictures are a folder of class folders, or IDX files");
+    TESSERA_ASSIGN_OR_RETURN(const bool is_table, HoldsColumns(path));
+    if (is_table || IsIdxImages(path) || IsImageName(path)) {
+      return ImageParts{.train = path, .validation = ""};
+    }
+    return InvalidArgument(path,
+                           ": pictures are a folder of class folders, IDX files, or a column of a "
+                           "Parquet or Arrow file");
   }
   TESSERA_ASSIGN_OR_RETURN(const std::vector<std::string> names, VisibleEntries(path));
   ImageParts parts;
@@ -167,7 +176,18 @@ StatusOr<ImageParts> FindImageParts(const std::string& path) {
 }
 
 StatusOr<std::shared_ptr<const ImageSource>> ImageSource::Open(const std::string& path,
-                                                               Labels labels) {
+                                                               Labels labels,
+                                                               const ImageColumns& columns) {
+  bool is_table = NamesSplit(path);
+  if (!is_table && PathExists(path) && !IsDirectory(path)) {
+    TESSERA_ASSIGN_OR_RETURN(is_table, HoldsColumns(path));
+  }
+  if (is_table) return OpenPictureTable(path, columns, labels);
+  for (const auto& [key, column] : {std::pair("image_column", &columns.image_column),
+                                    std::pair("label_columns", &columns.label_column)}) {
+    if (column->empty()) continue;
+    return InvalidArgument(path, ": ", key, " is '", *column, "', but this is no table");
+  }
   if (IsDirectory(path)) return ClassFolders::Open(path, labels);
   if (!IsImageName(path)) return IdxFiles::Open(path, labels);
   if (labels == Labels::kOptional) return ClassFolders::OfOne(path);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pictures on the disk, labelled as a rule: a folder of class folders, or a pair of IDX files.
+// Pictures on the disk, labelled as a rule: a folder of class folders, a pair of IDX files, or a
+// column of a table (data/classification/picture_table.h).
 //
 //   TESSERA_ASSIGN_OR_RETURN(ImageParts parts, FindImageParts("hymenoptera"));
 //   TESSERA_ASSIGN_OR_RETURN(auto source, ImageSource::Open(parts.train));
@@ -30,24 +31,31 @@ struct ImageParts {
 };
 
 // What a folder of pictures holds: `train` and `val`, `validation` or `test` below it; train- and
-// t10k- files of IDX; or classes, all of which are the training part. An IDX file of images stands
-// for itself. NotFound and InvalidArgument say what was looked for. A picture stands for itself,
-// too.
+// t10k- files of IDX; or classes, all of which are the training part. An IDX file of images, a
+// table, a split of a data-set folder and a picture stand for themselves. NotFound and
+// InvalidArgument say what was looked for.
 StatusOr<ImageParts> FindImageParts(const std::string& path);
+
+// Where a table has pictures and labels; empty: by their usual names.
+struct ImageColumns {
+  std::string image_column = {};
+  std::string label_column = {};
+};
 
 class ImageSource {
  public:
   virtual ~ImageSource() = default;
   enum class Labels { kNeeded, kOptional };
   // InvalidArgument for a class without a picture, no class at all where labels are needed, files
-  // whose numbers of images and labels differ.
+  // whose numbers of images and labels differ, columns of what is no table.
   static StatusOr<std::shared_ptr<const ImageSource>> Open(const std::string& path,
-                                                           Labels labels = Labels::kNeeded);
+                                                           Labels labels = Labels::kNeeded,
+                                                           const ImageColumns& columns = {});
 
   virtual int64_t size() const = 0;
   // Safe from several threads. A failure names the file.
   virtual StatusOr<Image> Read(int64_t index) const = 0;
-  // The file of a picture that has one of its own, else empty.
+  // The file of a picture that has one of its own, or its row of a table, else empty.
   virtual std::string NameOf(int64_t /*index*/) const { return ""; }
   bool has_labels() const { return !names_.empty(); }
   int64_t label(int64_t index) const { return labels_[static_cast<size_t>(index)]; }

@@ -10,6 +10,7 @@ import json
 import pathlib
 import sys
 import uuid
+import zlib
 
 import numpy
 import pyarrow as pa
@@ -132,6 +133,27 @@ def tasks():
         "chosen": [f" {i}!" for i in n], "rejected": [f" {i}?" for i in n]})
 
 
+def png(value):
+    """A picture of 4 by 4 grey points, from this one on."""
+    def chunk(kind, data):
+        return (len(data).to_bytes(4, "big") + kind + data + zlib.crc32(kind + data).to_bytes(4, "big"))
+    rows = b"".join(bytes([0, *range(value + 4 * y, value + 4 * y + 4)]) for y in range(4))
+    return (b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", bytes([0, 0, 0, 4, 0, 0, 0, 4, 8, 0, 0, 0, 0]))
+            + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b""))
+
+
+def pictures():
+    """As `datasets` writes them; with the picture's class as a text, too."""
+    labels = [0, 0, 0, 1, 1, 2]
+    file = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
+    names = ["ant", "bee", "cat"]
+    table = pa.table({
+        "image": pa.array([{"bytes": png(10 * i), "path": f"{i}.png"} for i in range(6)], file),
+        "label": pa.array(labels, pa.int64()), "animal": [names[i] for i in labels]})
+    features = {"image": {"_type": "Image"}, "label": {"names": names, "_type": "ClassLabel"}}
+    return table.replace_schema_metadata({"huggingface": json.dumps({"info": {"features": features}})})
+
+
 def growing():
     """A dictionary that grows from batch to batch."""
     kind = pa.dictionary(pa.int8(), pa.string())
@@ -154,6 +176,8 @@ def main():
     parquet("int96", types().select(["ns", "us"]).slice(0, 1), use_deprecated_int96_timestamps=True)
     parquet("empty", chat().slice(0, 0))
     parquet("tasks", tasks(), row_group_size=10, compression="zstd")
+    parquet("pictures", pictures(), row_group_size=4)
+    arrow("pictures", pictures(), stream=True, rows=4)
     arrow("tasks", tasks(), stream=True, rows=7)
     arrow("chat", chat())
     arrow("chat_stream", chat(), stream=True, rows=4)

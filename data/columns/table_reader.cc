@@ -19,9 +19,11 @@ ColumnTypePtr RowType(const std::vector<Field>& fields, const std::vector<size_t
 
 }  // namespace
 
-void TableReader::SetTable(std::vector<Field> fields, std::vector<TablePart> parts) {
+void TableReader::SetTable(std::vector<Field> fields, std::vector<TablePart> parts,
+                           TableMetadata metadata) {
   fields_ = std::move(fields);
   parts_ = std::move(parts);
+  metadata_ = std::move(metadata);
   for (const TablePart& part : parts_) num_rows_ += part.num_rows;
   selected_.resize(fields_.size());
   std::iota(selected_.begin(), selected_.end(), size_t{0});

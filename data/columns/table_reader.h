@@ -24,6 +24,7 @@
 #define TESSERA_DATA_COLUMNS_TABLE_READER_H_
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -39,6 +40,8 @@ struct TablePart {
   int64_t uncompressed_bytes = 0;  // 0: the file does not say
   std::string compression;         // "none", "zstd", "snappy, none": of all columns
 };
+
+using TableMetadata = std::map<std::string, std::string>;
 
 class TableReader {
  public:
@@ -56,6 +59,8 @@ class TableReader {
   const std::vector<Field>& fields() const { return fields_; }
   int64_t num_rows() const { return num_rows_; }
   const std::vector<TablePart>& parts() const { return parts_; }
+  // What the file says of itself, by key ("huggingface", "pandas").
+  const TableMetadata& metadata() const { return metadata_; }
 
   // The columns that batches have from now on, in this order; at first, all. InvalidArgument for a
   // name that is not there (listing the columns and their types) or that is given twice.
@@ -74,7 +79,7 @@ class TableReader {
 
   // To be called once, by the one who opens a file. The numbers of rows are >= 0, and their sum is
   // an int64_t.
-  void SetTable(std::vector<Field> fields, std::vector<TablePart> parts);
+  void SetTable(std::vector<Field> fields, std::vector<TablePart> parts, TableMetadata metadata);
 
   // Columns that are wanted, as indices into fields().
   const std::vector<size_t>& selected() const { return selected_; }
@@ -88,6 +93,7 @@ class TableReader {
   std::string format_;
   std::vector<Field> fields_;
   std::vector<TablePart> parts_;
+  TableMetadata metadata_;
   int64_t num_rows_ = 0;
   std::vector<size_t> selected_;
   ColumnTypePtr row_type_;

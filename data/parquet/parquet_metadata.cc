@@ -134,6 +134,17 @@ void ReadRowGroup(ThriftReader& in, RowGroup* group) {
   });
 }
 
+void ReadKeyValue(ThriftReader& in, std::map<std::string, std::string>* pairs) {
+  std::string key;
+  std::string value;
+  in.Struct([&](int id) {
+    if (id == 1) return key = in.Binary(), void();
+    if (id == 2) return value = in.Binary(), void();
+    in.Skip();
+  });
+  pairs->emplace(std::move(key), std::move(value));
+}
+
 void ReadDataPageHeader(ThriftReader& in, PageHeader* header) {
   in.Struct([&](int id) {
     if (id == 1) return header->num_values = Small(in), void();
@@ -180,6 +191,7 @@ StatusOr<FileMetadata> ParseFileMetadata(std::string_view bytes) {
     if (id == 4) {
       return in.List([&] { ReadRowGroup(in, &metadata.row_groups.emplace_back()); });
     }
+    if (id == 5) return in.List([&] { ReadKeyValue(in, &metadata.key_values); });
     if (id == 8) encrypted = true;
     in.Skip();
   });

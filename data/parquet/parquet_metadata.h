@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -113,6 +114,7 @@ struct RowGroup {
 struct FileMetadata {
   std::vector<SchemaElement> schema;
   std::vector<RowGroup> row_groups;
+  std::map<std::string, std::string> key_values;
 };
 
 enum class PageType { kData = 0, kIndex = 1, kDictionary = 2, kDataV2 = 3 };

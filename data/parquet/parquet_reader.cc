@@ -31,7 +31,7 @@ class ParquetReader final : public TableReader {
         schema_(std::move(schema)) {
     std::vector<Field> fields;
     for (const ParquetNode& node : schema_.columns) fields.push_back({node.name, node.type});
-    SetTable(std::move(fields), std::move(parts));
+    SetTable(std::move(fields), std::move(parts), std::move(metadata_.key_values));
   }
 
  protected:

@@ -6,14 +6,23 @@
 #include <string>
 #include <vector>
 
+#include "base/error.h"
+#include "data/columns/open_table.h"
 #include "tests/cli/cli_runs.h"
+#include "tests/process/process.h"
 #include "tests/process/shell.h"
 
 namespace tessera {
 namespace {
 
 const std::string kFiles = "data/columns/testdata/tasks";
+const std::string kPictures = "data/columns/testdata/pictures.parquet";
+const std::string kPieces = "data/tokenizer/testdata/sentence_piece/";
 constexpr char kTokenizer[] = "data/chat/testdata/tokenizer";
+constexpr char kEncoder[] =
+    "hidden_size=16,num_hidden_layers=1,num_attention_heads=2,intermediate_size=16";
+constexpr char kT5[] = "d_model=16,d_kv=8,d_ff=16,num_layers=1,num_decoder_layers=1,num_heads=2";
+const std::string kGlm = "hidden_size=16,num_layers=1,num_attention_heads=2";
 constexpr char kLlama[] =
     "hidden_size=16,num_hidden_layers=1,num_attention_heads=2,num_key_value_heads=1,head_dim=8,"
     "intermediate_size=16";
@@ -34,16 +43,28 @@ class DataFilesTest : public CliRuns {
       all.insert(all.end(), more.begin(), more.end());
       return all;
     };
+    const Arguments bert = {"bert-tiny", "--tokenizer", Path("words"), "--config-overrides",
+                            kEncoder};
+    const Arguments glm = {"glm-tiny", "--tokenizer", kPieces + "glm", "--config-overrides",
+                           kGlm + ",max_sequence_length=64"};
+    const Arguments columns = {"--text-column", "text", "--label-columns", "label"};
     return {
         {"causal_lm", {*model_, "--task", "causal_lm"}},
-        {"text_classification",
-         {"bert-tiny", "--tokenizer", Path("words"), "--task", "text_classification",
-          "--text-column", "text", "--label-columns", "label", "--config-overrides",
-          "hidden_size=16,num_hidden_layers=1,num_attention_heads=2,intermediate_size=16"}},
+        {"text_classification", with(with(bert, {"--task", "text_classification"}), columns)},
+        {"masked_lm",
+         with(bert, {"--task", "masked_lm", "--seq-len", "16", "--mlm-probability", "0.5"})},
         {"seq2seq",
          {"t5-small", "--tokenizer", "byte", "--task", "seq2seq", "--source-column",
-          "translation.en", "--target-column", "translation.de", "--config-overrides",
-          "d_model=16,d_kv=8,d_ff=16,num_layers=1,num_decoder_layers=1,num_heads=2"}},
+          "translation.en", "--target-column", "translation.de", "--config-overrides", kT5}},
+        {"span_corruption",
+         {"t5-mini", "--tokenizer", kPieces + "t5", "--task", "span_corruption", "--seq-len", "32",
+          "--config-overrides", kT5}},
+        {"blank_infilling", with(glm, {"--task", "blank_infilling", "--seq-len", "32"})},
+        {"cloze", with(with(glm, {"--task", "cloze"}), columns)},
+        {"instruction",
+         {"chatglm-tiny", "--tokenizer", kPieces + "chatglm", "--task", "instruction",
+          "--max-source-length", "24", "--max-target-length", "24", "--config-overrides",
+          kGlm + ",inner_hidden_size=32"}},
         {"chat", with(llama, {"--task", "chat", "--seq-len", "64"})},
         {"preference", with(llama, {"--task", "preference", "--adapter", "lora"})},
     };
@@ -107,6 +128,76 @@ TEST_F(DataFilesTest, EveryTaskLearnsTheSameFromEveryKindOfFile) {
     EXPECT_NE(Output(again).find("at step 2"), std::string::npos);
     EXPECT_EQ(Weights(out), expected) << out;
   }
+}
+
+// Ranks share the rows as they share those of JSON lines.
+TEST_F(DataFilesTest, EveryLayoutLearnsTheSame) {
+  const std::string lines = Write("tasks.jsonl", Read(kFiles + ".parquet.jsonl"));
+  for (const TaskCase& task : Tasks()) {
+    if (task.name != "chat" && task.name != "seq2seq") continue;
+    const auto train = [&](const std::string& out, const std::string& data,
+                           const Arguments& layout) {
+      Arguments all = Train(task, out, {"--data", data, "--deterministic"});
+      all.insert(all.end(), layout.begin(), layout.end());
+      return all;
+    };
+    Output(train(task.name, lines, {"--gradient-accumulation-steps", "2"}));
+    const std::string expected = Weights(task.name);
+    const std::vector<std::pair<std::string, Arguments>> layouts = {
+        {"dp", {}},
+        {"zero", {"--zero", "2"}},
+        {"tp", {"--tp", "2", "--gradient-accumulation-steps", "2"}}};
+    for (const auto& [name, layout] : layouts) {
+      const std::string out = task.name + "_" + name;
+      Arguments all = train(out, kFiles + ".parquet", layout);
+      Process job(2, all, Path(out));
+      ASSERT_EQ(job.ExitCode(), 0) << job.Errors();
+      EXPECT_EQ(Weights(out), expected) << out;
+      fs::remove_all(Path(out) + "/checkpoint-4");
+      fs::remove_all(Path(out) + "/model");
+      all.insert(all.end(), {"--resume"});
+      Process again(2, all, Path(out));
+      ASSERT_EQ(again.ExitCode(), 0) << again.Errors();
+      EXPECT_NE(again.Output().find("at step 2"), std::string::npos);
+      EXPECT_EQ(Weights(out), expected) << out;
+    }
+  }
+}
+
+// A column of pictures is what class folders of the same files are.
+TEST_F(DataFilesTest, PicturesOfATableLearnTheSame) {
+  const auto table = data::OpenTable(kPictures);
+  ASSERT_TRUE(table.ok()) << Message(table.status());
+  ASSERT_TRUE((*table)->Select({"image", "animal"}).ok());
+  data::RecordBatch batch;
+  while (*(*table)->Next(&batch)) {
+    for (int64_t row = 0; row < batch.rows.length; ++row) {
+      const data::Column& files = batch.rows.children[0];
+      const std::string folder =
+          Path("folders/") + std::string(batch.rows.children[1].strings[row]) + "/";
+      fs::create_directories(folder);
+      std::ofstream(folder + std::string(files.children[1].strings[row]), std::ios::binary)
+          << files.children[0].strings[row];
+    }
+  }
+  fs::create_directories(Path("set/data"));
+  fs::copy(kPictures, Path("set/data/train-00000-of-00001.parquet"));
+  fs::copy(kPictures, Path("set/data/test-00000-of-00001.parquet"));
+  const TaskCase task = {
+      "pictures",
+      {"vit-mini", "--config-overrides", Concat(kEncoder, ",image_size=8,patch_size=4")}};
+  Output(Train(task, "folders_run", {"--data", Path("folders")}));
+  Output(Train(task, "table_run", {"--data", Path("set"), "--split", "train"}));
+  EXPECT_EQ(Weights("table_run"), Weights("folders_run"));
+  // The names of classes are in the model, as in a folder's.
+  EXPECT_EQ(Read(Path("table_run/model/config.json")), Read(Path("folders_run/model/config.json")));
+  const Arguments eval = {"eval", Path("table_run/model"), "--data"};
+  const auto with = [&](const Arguments& more) {
+    Arguments all = eval;
+    all.insert(all.end(), more.begin(), more.end());
+    return Output(all);
+  };
+  EXPECT_EQ(with({Path("set"), "--split", "test"}), with({Path("folders")}));
 }
 
 TEST_F(DataFilesTest, TokenizeAndInspect) {

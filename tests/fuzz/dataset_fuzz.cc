@@ -2,11 +2,13 @@
 // Data files: .bin/.idx, JSON lines, tables (data/dataset/).
 #include <algorithm>
 #include <array>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/error.h"
+#include "data/dataset/byte_source.h"
 #include "data/dataset/indexed_dataset.h"
 #include "data/dataset/indexed_dataset_writer.h"
 #include "data/dataset/record_input.h"
@@ -48,16 +50,53 @@ std::vector<std::string> IndexedSeeds() {
   return seeds;
 }
 
+// The documents of a file, each with a zero behind it; nullopt: it is refused.
+std::optional<std::string> Documents(const std::string& path) {
+  std::string documents;
+  const Status read =
+      data::ForEachDocument({path}, {}, [&](std::string_view text, const std::string&) {
+        documents.append(text).push_back('\0');
+        return OkStatus();
+      });
+  if (!read.ok()) return std::nullopt;
+  return documents;
+}
+
 bool RunJsonLines(std::string_view bytes) {
   static const FuzzFolder folder;
   folder.Write("text.jsonl", bytes);
-  size_t length = 0;
-  const Status read = data::ForEachDocument({folder.Path("text.jsonl")}, {},
-                                            [&](std::string_view text, const std::string&) {
-                                              length += text.size();
-                                              return OkStatus();
-                                            });
-  return read.ok();
+  return Documents(folder.Path("text.jsonl")).has_value();
+}
+
+// The first byte says which compression, and whether the rest is compressed already. Of a text that
+// is compressed here, in two parts, the documents are those of the text.
+bool RunCompressedText(std::string_view bytes) {
+  static const FuzzFolder folder;
+  if (bytes.empty()) return false;
+  const auto kind = static_cast<uint8_t>(bytes[0]);
+  const data::Compression compression =
+      kind % 2 == 0 ? data::Compression::kGzip : data::Compression::kZstd;
+  const std::string name = kind % 2 == 0 ? "text.jsonl.gz" : "text.jsonl.zst";
+  const std::string_view text = bytes.substr(1);
+  if (kind & 2) {
+    folder.Write(name, text);
+    return Documents(folder.Path(name)).has_value();
+  }
+  folder.Write("text.jsonl", text);
+  const size_t middle = text.size() / 2;
+  folder.Write(name, data::Compressed(text.substr(0, middle), compression) +
+                         data::Compressed(text.substr(middle), compression));
+  const std::optional<std::string> plain = Documents(folder.Path("text.jsonl"));
+  TESSERA_CHECK(Documents(folder.Path(name)) == plain, "fuzz",
+                "compressed text is read otherwise than the text");
+  return plain.has_value();
+}
+
+std::vector<std::string> CompressedTextSeeds() {
+  const std::string lines = "{\"text\": \"a b\"}\n{\"text\": \"\\u00e9\"}\n";
+  return {std::string("\0", 1) + lines, "\x01" + lines,
+          "\x02" + data::Compressed(lines, data::Compression::kGzip),
+          "\x03" + data::Compressed(lines, data::Compression::kZstd)};
 }
 
 std::vector<std::string> JsonLinesSeeds() {
@@ -96,6 +135,11 @@ const FuzzTargetRegistration json_lines({.name = "json_lines",
                                          .run = RunJsonLines,
                                          .seeds = JsonLinesSeeds,
                                          .words = {"\"text\"", "\\u", "\\ud83d", "\xEF\xBB\xBF"}});
+const FuzzTargetRegistration compressed_text({.name = "compressed_text",
+                                              .run = RunCompressedText,
+                                              .seeds = CompressedTextSeeds,
+                                              .words = {"\"text\"", "\x1F\x8B\x08",
+                                                        "\x28\xB5\x2F\xFD"}});
 const FuzzTargetRegistration table({.name = "table",
                                     .run = RunTable,
                                     .seeds = TableSeeds,

@@ -197,9 +197,14 @@ json LlamaConfig(const char* type, int64_t heads, int64_t groups) {
 }
 
 // Without a target for padding, nor for the token behind padding on the left, whose query sees no
-// key: norms of zeros multiply gradients by 1 / sqrt(eps), which float16 does not hold.
+// key, and without the tokens of padding (0 or 3), whose embeddings are zeros: norms of zeros
+// multiply gradients by 1 / sqrt(eps), which float16 does not hold.
 Bundle SeeingLmInputs(uint64_t v) {
   Bundle inputs = MaskedLmInputs(v);
+  const Tensor ids = inputs.at(keys::kInputIds);
+  std::replace_if(
+      ids.data<int64_t>(), ids.data<int64_t>() + ids.numel(),
+      [](int64_t id) { return id == 0 || id == 3; }, 1);
   const Tensor labels = inputs.at(keys::kLabels).ContiguousCopy();
   for (const int64_t i : {kTokens - 2, kTokens - 1, kTokens, kTokens + 1}) {
     labels.data<int64_t>()[i] = -100;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Classification of pictures from class folders or IDX files.
+// Classification of pictures from class folders, IDX files or tables.
 #include "base/options.h"
 #include "data/classification/image_classification_dataset.h"
 #include "data/dataset/subset.h"
@@ -19,6 +19,7 @@ using data::ImageSource;
 using DatasetPtr = std::shared_ptr<const ImageClassificationDataset>;
 
 struct ImageOptions : LabelOptions {
+  std::string image_column;
   bool random_crop = false;
   bool random_flip = false;
 
@@ -26,6 +27,10 @@ struct ImageOptions : LabelOptions {
     static const auto* table = new OptionTable(
         OptionTable::Of<ImageOptions>("image_classification")
             .Include<ImageOptions, LabelOptions>()
+            .Add("image_column", &ImageOptions::image_column, "a table's column of pictures",
+                 {.unset = "`image`, `img`, or the only one that can be",
+                  .evaluation = true,
+                  .aliases = {{"image_column_name", "Hugging Face"}}})
             .Add("random_crop", &ImageOptions::random_crop, "train on random crops")
             .Add("random_flip", &ImageOptions::random_flip, "train on mirror images too"));
     return *table;
@@ -34,10 +39,11 @@ struct ImageOptions : LabelOptions {
 
 int Fit(const RunConfig&, const models::Architecture*) { return 1; }
 
-StatusOr<DatasetPtr> OpenPart(const std::string& path, const data::ImageProcessor& processor,
+StatusOr<DatasetPtr> OpenPart(const std::string& path, const data::ImageColumns& columns,
+                              const data::ImageProcessor& processor,
                               const data::ImageClassificationOptions& options) {
   TESSERA_ASSIGN_OR_RETURN(const std::shared_ptr<const ImageSource> source,
-                           ImageSource::Open(path));
+                           ImageSource::Open(path, ImageSource::Labels::kNeeded, columns));
   const auto data = ImageClassificationDataset::Create(source, processor, options);
   if (!data.ok()) return InvalidArgument(path, ": ", Message(data.status()));
   return data;
@@ -46,12 +52,14 @@ StatusOr<DatasetPtr> OpenPart(const std::string& path, const data::ImageProcesso
 StatusOr<TaskData> OpenForEvaluation(const TaskInput& input,
                                      const data::ImageProcessor& processor) {
   TESSERA_ASSIGN_OR_RETURN(const std::string data_path, input.OneSource());
+  TESSERA_ASSIGN_OR_RETURN(const auto keys, input.config.Part<ImageOptions>());
   TESSERA_ASSIGN_OR_RETURN(const data::ImageParts parts, data::FindImageParts(data_path));
   const std::string path = parts.validation.empty() ? parts.train : parts.validation;
   TESSERA_ASSIGN_OR_RETURN(
       const std::shared_ptr<const ImageSource> source,
       ImageSource::Open(
-          path, input.prediction ? ImageSource::Labels::kOptional : ImageSource::Labels::kNeeded));
+          path, input.prediction ? ImageSource::Labels::kOptional : ImageSource::Labels::kNeeded,
+          {keys.image_column, keys.label_columns}));
   TESSERA_ASSIGN_OR_RETURN(const std::vector<std::string> names,
                            LabelsForEvaluation(input, source->names()));
   TaskData data;
@@ -80,8 +88,9 @@ StatusOr<TaskData> Open(const TaskInput& input) {
   data::ImageClassificationOptions options = {.random_crop = keys.random_crop,
                                               .random_flip = keys.random_flip,
                                               .seed = static_cast<uint64_t>(config.seed)};
+  const data::ImageColumns columns = {keys.image_column, keys.label_columns};
   TESSERA_ASSIGN_OR_RETURN(const std::shared_ptr<const ImageSource> source,
-                           ImageSource::Open(parts.train));
+                           ImageSource::Open(parts.train, ImageSource::Labels::kNeeded, columns));
   options.label_names = ChooseLabels(input, source->names(), &data);
   TESSERA_ASSIGN_OR_RETURN(const DatasetPtr train,
                            ImageClassificationDataset::Create(source, processor, options));
@@ -95,7 +104,8 @@ StatusOr<TaskData> Open(const TaskInput& input) {
   plain.random_flip = false;
   if (!parts.validation.empty()) {
     data.train = train;
-    TESSERA_ASSIGN_OR_RETURN(data.validation, OpenPart(parts.validation, processor, plain));
+    TESSERA_ASSIGN_OR_RETURN(data.validation,
+                             OpenPart(parts.validation, columns, processor, plain));
     return data;
   }
   // The last pictures are of the last class: what is held out is drawn from all of them.
@@ -108,7 +118,7 @@ StatusOr<TaskData> Open(const TaskInput& input) {
 }
 
 const TaskKind kTask = {.name = "image_classification",
-                        .help = "pictures with labels, from class folders or IDX files",
+                        .help = "pictures with labels, from class folders, IDX files or tables",
                         .capability = models::Capability::kImageLabels,
                         .fit = Fit,
                         .options = &ImageOptions::Table(),

@@ -16,12 +16,19 @@ namespace tessera::train {
 // Of classifiers.
 struct LabelOptions {
   std::string class_weights;
+  std::string label_columns;  // one, or several with commas between
 
   static const OptionTable& Table() {
-    static const auto* table = new OptionTable(OptionTable::Of<LabelOptions>("Labels").Add(
-        "class_weights", &LabelOptions::class_weights,
-        "how much each label counts in the loss: `balanced`, or a number for each",
-        {.unset = "alike"}));
+    static const auto* table = new OptionTable(
+        OptionTable::Of<LabelOptions>("Labels")
+            .Add("class_weights", &LabelOptions::class_weights,
+                 "how much each label counts in the loss: `balanced`, or a number for each",
+                 {.unset = "alike"})
+            .Add("label_columns", &LabelOptions::label_columns,
+                 "column of the label; several, with commas, for as many yes-or-no labels",
+                 {.unset = "`label`",
+                  .evaluation = true,
+                  .aliases = {{"label_column_name", "Hugging Face"}}}));
     return *table;
   }
 };
@@ -30,7 +37,6 @@ struct LabelOptions {
 struct TableOptions : LabelOptions {
   std::string text_column;
   std::string text_pair_column;
-  std::string label_columns;  // one, or several with commas between
 
   static const OptionTable& Table() {
     static const auto* table = new OptionTable(
@@ -42,12 +48,7 @@ struct TableOptions : LabelOptions {
                   .aliases = {{"text_column_name", "Hugging Face"}}})
             .Add("text_pair_column", &TableOptions::text_pair_column, "column of a second text",
                  {.unset = "`sentence2` and its like; else the second such column, if any",
-                  .evaluation = true})
-            .Add("label_columns", &TableOptions::label_columns,
-                 "column of the label; several, with commas, for as many yes-or-no labels",
-                 {.unset = "`label`",
-                  .evaluation = true,
-                  .aliases = {{"label_column_name", "Hugging Face"}}}));
+                  .evaluation = true}));
     return *table;
   }
 };

@@ -2,7 +2,6 @@
 #include "models/hub/gguf/gguf_names.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <cstring>
 #include <iterator>
@@ -98,11 +97,18 @@ double GemmaScalar(int64_t layers, int64_t width, int64_t heads, int64_t head_di
 
 uint32_t Count(int64_t value) { return static_cast<uint32_t>(value); }
 
-// The shortest decimal that is this float: 1e-05, where its value is 9.99999974e-06.
+// The shortest decimal that is this float: 1e-05, where its value is 9.99999974e-06. (std::to_chars
+// finds it too, but its tables would add 100 kB to the C library.)
 double Decimal(double value) {
-  char text[32];
-  const auto end = std::to_chars(text, text + sizeof(text), static_cast<float>(value)).ptr;
-  std::from_chars(text, end, value);
+  if (value == 0 || !std::isfinite(value)) return value;
+  const int exponent = static_cast<int>(std::floor(std::log10(std::abs(value))));
+  for (int digits = 1; digits <= 9; ++digits) {
+    const int places = digits - 1 - exponent;
+    const double unit = std::pow(10, std::abs(places));
+    const double near =
+        places > 0 ? std::round(value * unit) / unit : std::round(value / unit) * unit;
+    if (static_cast<float>(near) == static_cast<float>(value)) return near;
+  }
   return value;
 }
 
