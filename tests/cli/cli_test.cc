@@ -245,15 +245,19 @@ class Terminal {
     slave_ = open(path_.c_str(), O_RDWR | O_NOCTTY);  // so that what was written stays
   }
   ~Terminal() {
-    close(slave_);
+    if (slave_ >= 0) close(slave_);
     close(master_);
   }
   const std::string& path() const { return path_; }
-  std::string Shown() const {
-    fcntl(master_, F_SETFL, O_NONBLOCK);
-    std::string text(1 << 16, '\0');
-    const ssize_t size = read(master_, text.data(), text.size());
-    text.resize(size < 0 ? 0 : static_cast<size_t>(size));
+  // All of it, when nobody writes any more: the kernel passes on what was written later than
+  // write() returns, and the end comes behind it when the last writer has closed.
+  std::string Shown() {
+    close(std::exchange(slave_, -1));
+    std::string text;
+    char part[4096];
+    for (ssize_t size = 0; (size = read(master_, part, sizeof(part))) > 0;) {
+      text.append(part, static_cast<size_t>(size));
+    }
     return text;
   }
 
@@ -271,7 +275,7 @@ TEST_F(CliTest, WorkShowsItsProgress) {
                          std::vector<std::pair<std::string, std::string>> environment) {
     fs::remove_all(Path("out"));
     environment.emplace_back("TERM", "xterm");
-    const Terminal terminal;
+    Terminal terminal;
     EXPECT_EQ(Run(command, {.stderr_path = terminal.path(), .environment = environment}).code, 0);
     return terminal.Shown();
   };
