@@ -23,7 +23,7 @@
 #include "data/tokenizer/tokenizer.h"
 #include "dist/checkpoint/checkpoint.h"
 #include "models/hub/gguf/gguf_file.h"
-#include "models/hub/gguf/gguf_names.h"
+#include "models/hub/gguf/gguf_rotary.h"
 #include "models/hub/load_model.h"
 #include "models/hub/weight_files.h"
 #include "models/model.h"
@@ -156,7 +156,7 @@ Status InspectGguf(const std::string& path) {
     width = std::max(width, std::min(tensor.name.size(), kWidestName));
   }
   for (const models::GgufTensor& tensor : file.tensors()) {
-    if (tensor.name != models::kGgufRopeFactors) parameters += Elements(tensor.shape);
+    if (!models::IsGgufFactors(tensor.name)) parameters += Elements(tensor.shape);
     bytes += tensor.nbytes;
     ++types[tensor.type.name];
     tensors += Concat("  ", Padded(tensor.name, width + 2),

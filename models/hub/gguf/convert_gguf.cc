@@ -194,19 +194,18 @@ Status ConvertToGguf(const std::string& folder, const std::string& path, const W
   metadata.insert(metadata.end(), names->metadata().begin(), names->metadata().end());
   metadata.insert(metadata.end(), tokens.begin(), tokens.end());
 
-  const std::vector<float>& factors = names->rope_factors();
   std::vector<GgufTensor> tensors;
-  if (!factors.empty()) {
-    tensors.push_back({.name = std::string(kGgufRopeFactors), .shape = {std::ssize(factors)}});
+  for (const GgufFactors& factors : names->factors()) {
+    tensors.push_back({.name = std::string(factors.name), .shape = {std::ssize(factors.values)}});
   }
   for (const Move& move : moves) tensors.push_back(move.tensor);
+  TensorsWritten written = {.all_tensors = std::ssize(tensors)};
   TESSERA_ASSIGN_OR_RETURN(GgufWriter writer,
                            GgufWriter::Create(path, metadata, std::move(tensors)));
-  TensorsWritten written = {.all_tensors = std::ssize(moves)};
-  if (!factors.empty()) {
-    ++written.all_tensors;
-    TESSERA_RETURN_IF_ERROR(writer.Append(factors.data(), std::ssize(factors) * 4));
-    written.Add(std::ssize(factors) * 4, watch);
+  for (const GgufFactors& factors : names->factors()) {
+    const int64_t bytes = std::ssize(factors.values) * 4;
+    TESSERA_RETURN_IF_ERROR(writer.Append(factors.values.data(), bytes));
+    written.Add(bytes, watch);
   }
   for (const Move& move : moves) {
     TESSERA_ASSIGN_OR_RETURN(const int64_t bytes, AppendTensor(weights, move, &writer));

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Hugging Face folders of GPT-2, Llama, Mistral, Qwen and Gemma out of GGUF files, and back.
+// Hugging Face folders of the models that GGUF files hold (gguf_architectures.h) out of such files,
+// and back.
 //
 //   TESSERA_RETURN_IF_ERROR(ConvertFromGguf("model-Q8_0.gguf", "folder"));
 //   TESSERA_RETURN_IF_ERROR(ConvertToGguf("folder", "model.gguf"));

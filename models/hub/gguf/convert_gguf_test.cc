@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "models/hub/convert_model.h"
-#include "models/hub/gguf/gguf_names.h"
+#include "models/hub/gguf/gguf_config.h"
 #include "models/hub/gguf/gguf_test_models.h"
 #include "ops/testing/op_check.h"
 #include "ops/view/view.h"
@@ -456,8 +456,10 @@ TEST_F(GgufTest, FilesThatDoNotFitAreRefused) {
       if (k == key) v = value;
     }
   };
-  EXPECT_EQ(refusal([&](auto& m, auto&) { set(m, "general.architecture", std::string("bert")); }),
-            "architecture 'bert' is not supported; gpt2, llama, qwen2, qwen3 and gemma3 are");
+  EXPECT_EQ(
+      refusal([&](auto& m, auto&) { set(m, "general.architecture", std::string("bert")); }),
+      "architecture 'bert' is not supported; gpt2, llama, qwen2, qwen3, gemma2, gemma3, olmo2, "
+      "smollm3, phi3, chatglm and glm4 are");
   EXPECT_EQ(refusal([&](auto& m, auto&) {
               std::erase_if(m, [](auto& v) { return v.first == "llama.block_count"; });
             }),

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "models/family.h"
+#include "models/hub/gguf/gguf_config.h"
 #include "models/hub/gguf/gguf_tokenizer.h"
 #include "models/hub/quantized_entries.h"
 #include "models/hub/tensor_list.h"
@@ -86,18 +87,27 @@ StatusOr<Found> Find(const GgufFile& file, const GgufNames& names, const nn::Par
 
 Status CheckNothingIsLeft(const GgufFile& file, const std::vector<Found>& all,
                           const std::string& architecture) {
-  std::set<std::string> used = {std::string(kGgufRopeFactors)};
+  std::set<std::string> used;
   for (const Found& found : all) used.insert(found.tensor->name);
   for (const GgufTensor& tensor : file.tensors()) {
-    if (used.count(tensor.name) != 0) continue;
+    if (used.count(tensor.name) != 0 || IsGgufFactors(tensor.name)) continue;
     return InvalidArgument(file.path(), ": tensor '", tensor.name, "' has no place in a model of ",
                            architecture);
   }
   return OkStatus();
 }
 
-// What config.json says beside the hyperparameters.
-Status AddToConfig(const GgufFile& file, const std::vector<Found>& all, json* config) {
+Status AddTokenIds(const GgufFile& file, json* config) {
+  for (const auto& [ours, theirs] : {std::pair("bos", "bos"), {"eos", "eos"}, {"pad", "padding"}}) {
+    int64_t id = -1;
+    TESSERA_RETURN_IF_ERROR(file.Read(Concat("tokenizer.ggml.", theirs, "_token_id"), &id));
+    (*config)[Concat(ours, "_token_id")] = id < 0 ? json() : json(id);
+  }
+  return OkStatus();
+}
+
+// In what types the weights are.
+void AddTypes(const std::vector<Found>& all, json* config) {
   DType dtype = DType::kFloat32;
   for (const Found& found : all) {
     if (const auto quant = QuantTypeOf(found.tensor->type)) {
@@ -107,12 +117,6 @@ Status AddToConfig(const GgufFile& file, const std::vector<Found>& all, json* co
     }
   }
   (*config)["dtype"] = DTypeName(dtype);
-  for (const char* token : {"bos", "eos"}) {
-    int64_t id = -1;
-    TESSERA_RETURN_IF_ERROR(file.Read(Concat("tokenizer.ggml.", token, "_token_id"), &id));
-    (*config)[Concat(token, "_token_id")] = id < 0 ? json() : json(id);
-  }
-  return OkStatus();
 }
 
 }  // namespace
@@ -147,6 +151,7 @@ std::vector<int64_t> OutputsFirst(const nn::Parameter& p, const GgufPlace& place
 
 StatusOr<MountedFolder> MountGguf(const GgufFile& file) {
   TESSERA_ASSIGN_OR_RETURN(json config, ConfigOfGguf(file));
+  TESSERA_RETURN_IF_ERROR(AddTokenIds(file, &config));
   TESSERA_ASSIGN_OR_RETURN(const auto model, ShapesOf(config, file.path()));
   TESSERA_ASSIGN_OR_RETURN(const GgufNames names, GgufNames::Of(config));
   std::vector<Found> all;
@@ -156,7 +161,7 @@ StatusOr<MountedFolder> MountGguf(const GgufFile& file) {
     all.push_back(std::move(found));
   }
   TESSERA_RETURN_IF_ERROR(CheckNothingIsLeft(file, all, names.architecture()));
-  TESSERA_RETURN_IF_ERROR(AddToConfig(file, all, &config));
+  AddTypes(all, &config);
   TESSERA_ASSIGN_OR_RETURN(FolderTexts texts, TokenizerOfGguf(file));
   texts["config.json"] = ConfigText(config);
   const size_t parts = file.parts().size();

@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// What GPT-2, Llama, Mistral, Qwen2, Qwen3 and Gemma 3 are called in GGUF files: their
-// architectures there (gpt2, llama for both Llama and Mistral, qwen2, qwen3, gemma3),
-// hyperparameters and tensors.
+// What a model is called in GGUF files (models/hub/gguf/gguf_architectures.h): hyperparameters and
+// tensors.
 //
 //   TESSERA_ASSIGN_OR_RETURN(const GgufNames names, GgufNames::Of(config_json));
 //   names.metadata();                                            // "gpt2.block_count" and so on
 //   names.PlaceOf("transformer.h.0.attn.c_attn.weight");         // "blk.0.attn_qkv.weight"
-//   TESSERA_ASSIGN_OR_RETURN(const nlohmann::json config, ConfigOfGguf(file));
 //
 // What llama.cpp would compute otherwise is refused by the key of config.json: another activation,
-// scaled attention, dynamic positions. Windows of attention, which it does not have for llama, are
-// written.
+// scaled attention, biases that it has no place for. Windows of attention, which it does not have
+// for llama and phi3, are written. Of LongRoPE it takes one list of factors by the longest text
+// that it has room for.
 #ifndef TESSERA_MODELS_HUB_GGUF_GGUF_NAMES_H_
 #define TESSERA_MODELS_HUB_GGUF_GGUF_NAMES_H_
 
@@ -20,16 +19,14 @@
 #include <vector>
 
 #include "base/status.h"
+#include "models/hub/gguf/gguf_architectures.h"
 #include "models/hub/gguf/gguf_file.h"
+#include "models/hub/gguf/gguf_rotary.h"
 #include "nlohmann/json.hpp"
 
 namespace tessera::models {
 
 struct LlamaConfig;
-
-// Llama 3's frequencies, which GGUF files hold as a tensor, divided by what each pair of a head
-// turns slower.
-inline constexpr std::string_view kGgufRopeFactors = "rope_freqs.weight";
 
 // A parameter's place in a GGUF file.
 struct GgufPlace {
@@ -51,11 +48,11 @@ class GgufNames {
   // say.
   static StatusOr<GgufNames> Of(const nlohmann::json& config);
 
-  const std::string& architecture() const { return architecture_; }
+  std::string architecture() const { return std::string(architecture_->name); }
   // The hyperparameters, without general.*.
   const GgufMetadata& metadata() const { return metadata_; }
-  // kGgufRopeFactors; empty: the file has no such tensor.
-  const std::vector<float>& rope_factors() const { return rope_factors_; }
+  // Tensors that are no parameters.
+  const std::vector<GgufFactors>& factors() const { return factors_; }
   // nullopt for a parameter that these architectures do not have.
   std::optional<GgufPlace> PlaceOf(const std::string& parameter) const;
 
@@ -63,19 +60,21 @@ class GgufNames {
   Status TakeGpt(const nlohmann::json& config);
   Status TakeLlama(const nlohmann::json& config);
   Status TakeGemma(const LlamaConfig& config);
-  Status TakeScaling(const LlamaConfig& config);
   void Add(std::string_view key, GgufValue value);
 
-  std::string architecture_;
+  const GgufArchitecture* architecture_ = nullptr;
   GgufMetadata metadata_;
-  std::vector<float> rope_factors_;
+  std::vector<GgufFactors> factors_;
   int64_t heads_ = 0;
   int64_t key_value_heads_ = 0;
 };
 
-// The config.json of the model in a file, without what is known of its tokens. InvalidArgument with
-// the key or the tensor.
-StatusOr<nlohmann::json> ConfigOfGguf(const GgufFile& file);
+// What Gemma's scores are divided by the root of: llama.cpp knows one model of each generation
+// whose size differs from a head's, by its layers.
+double GemmaScalar(const GgufArchitecture& architecture, int64_t layers, int64_t width,
+                   int64_t heads, int64_t head_dim);
+// What Gemma 3 files leave unsaid: the base of the rotations of layers with a window.
+inline constexpr double kGgufGemmaLocalBase = 10000;
 
 }  // namespace tessera::models
 
