@@ -52,7 +52,8 @@ nlohmann::json TokenIdsFromTokenizer(const data::Tokenizer& tokenizer,
 
 nlohmann::json VocabularyOf(const data::Tokenizer& tokenizer, const nlohmann::json& preset) {
   nlohmann::json keys;
-  keys["vocab_size"] = tokenizer.vocab_size();
+  const char* const padded = "padded_vocab_size";  // ChatGLM2's name of it
+  keys[preset.contains(padded) ? padded : "vocab_size"] = tokenizer.vocab_size();
   const auto set = [&](const std::string& key, std::optional<int32_t> id) {
     if (preset.contains(key)) keys[key] = id ? nlohmann::json(*id) : nlohmann::json();
   };

@@ -12,6 +12,7 @@
 #include "base/json_text.h"
 #include "models/family.h"
 #include "models/hub/adapter.h"
+#include "models/hub/change_config.h"
 #include "models/hub/match_entries.h"
 #include "models/hub/quantized_entries.h"
 #include "models/hub/weight_files.h"
@@ -285,17 +286,6 @@ Status FitToWeights(const WeightFiles& weights, bool ties, nlohmann::json* confi
   return OkStatus();
 }
 
-void Change(const nlohmann::json& changes, nlohmann::json* config) {
-  if (!changes.is_object()) return;
-  for (const auto& [key, value] : changes.items()) {
-    if (value.is_null()) {
-      config->erase(key);
-    } else {
-      (*config)[key] = value;
-    }
-  }
-}
-
 Status LoadAdapters(Model& model, const LoadOptions& options) {
   for (size_t i = 0; i < options.adapters.size(); ++i) {
     TESSERA_RETURN_IF_ERROR(LoadAdapter(model, options.adapters[i], static_cast<int>(i)).status());
@@ -312,7 +302,7 @@ StatusOr<std::unique_ptr<Model>> BuildFresh(const std::string& source, nlohmann:
   }
   nn::BuildContext build = options.build;
   build.initialise = true;
-  Change(options.config_changes, &config);
+  if (options.config_changes.is_object()) ChangeConfig(options.config_changes, &config);
   TESSERA_ASSIGN_OR_RETURN(
       std::unique_ptr<Model> model,
       BuildNamed(IsDirectory(source) ? JoinPath(source, "config.json") : source, config, build));
@@ -367,7 +357,7 @@ StatusOr<std::unique_ptr<Model>> LoadModel(const std::string& folder_or_preset,
   }
   TESSERA_ASSIGN_OR_RETURN(nlohmann::json config, ReadConfigFile(folder_or_preset));
   TESSERA_ASSIGN_OR_RETURN(const WeightFiles weights, WeightFiles::Open(folder_or_preset));
-  Change(options.config_changes, &config);
+  if (options.config_changes.is_object()) ChangeConfig(options.config_changes, &config);
   // Who says it is not second-guessed; weights that do not go with it are refused.
   const bool said =
       options.config_changes.is_object() && options.config_changes.contains("tie_word_embeddings");

@@ -5,17 +5,15 @@
 
 #include "base/file.h"
 #include "models/generation/special_tokens.h"
+#include "models/hub/change_config.h"
 #include "models/hub/load_model.h"
 #include "models/open/model_folder.h"
 
 namespace tessera::models {
 
 void DescribedModel::Change(const nlohmann::json& keys) {
-  for (const auto& [key, value] : keys.items()) {
-    changes[key] = value;
-    config[key] = value;
-    if (value.is_null()) config.erase(key);
-  }
+  changes.update(keys);
+  ChangeConfig(keys, &config);
 }
 
 Status DescribedModel::FindTokenizer(const TokenizerChoice& choice) {

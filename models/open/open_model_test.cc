@@ -12,6 +12,7 @@
 #include "data/tokenizer/byte_tokenizer.h"
 #include "models/family.h"
 #include "models/hub/save_model.h"
+#include "models/open/describe_model.h"
 
 namespace tessera::models {
 namespace {
@@ -52,6 +53,20 @@ class OpenModelTest : public testing::Test {
 
   const std::string root_;
 };
+
+// A type may have a padding token of its own where none is said, beyond a small vocabulary.
+TEST_F(OpenModelTest, APresetTakesTheTokenizersVocabulary) {
+  for (const char* preset : {"llama-tiny", "gemma-2-2b", "olmo-2-1b", "smollm3-3b", "phi-3-mini",
+                             "glm-4-9b", "chatglm2-6b"}) {
+    auto described = DescribeModel(preset);
+    ASSERT_TRUE(described.ok()) << described.status();
+    ASSERT_TRUE(described->FindTokenizer({.spec = "byte"}).ok());
+    EXPECT_TRUE(described->config.value("pad_token_id", json()).is_null()) << preset;
+    const auto model = BuildModel(described->config, {.device = Device::Meta()});
+    ASSERT_TRUE(model.ok()) << preset << ": " << model.status();
+    EXPECT_EQ((*model)->vocab_size(), 257) << preset;
+  }
+}
 
 TEST_F(OpenModelTest, AFolderComesWithItsParts) {
   const std::string folder = Saved(kGpt, true, {{"top_k", 7}, {"penalty_alpha", 0.5}});
