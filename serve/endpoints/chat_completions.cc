@@ -23,7 +23,6 @@ using models::TextRequest;
 using models::TokenScores;
 using nlohmann::ordered_json;
 
-constexpr int64_t kMostChoices = 128;
 constexpr int64_t kMostLogprobs = 20;
 
 struct ChatRequest {
@@ -126,7 +125,7 @@ StatusOr<ChatRequest> Read(Service& service, Fields& fields) {
   ChatRequest request;
   request.adapter = ModelField(fields, service);
   nlohmann::json asked = SamplingFields(fields, served);
-  request.choices = fields.Integer("n", 1, kMostChoices).value_or(1);
+  request.choices = ChoicesField(fields, &asked);
   const bool logprobs = fields.Flag("logprobs").value_or(false);
   const auto top = fields.Integer("top_logprobs", 0, kMostLogprobs);
   if (top && !logprobs) fields.Fail("top_logprobs", "needs `logprobs`: true");
