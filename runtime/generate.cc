@@ -118,6 +118,10 @@ Status SetOption(tsr_generate_options* options, const char* name, const char* va
   const OptionTable& table = GenerationConfig::Table();
   const Option* const option = table.FindByAnyName(name);
   if (option == nullptr) {
+    for (const models::UnsupportedSetting& one : models::UnsupportedSettings()) {
+      if (one.key != name) continue;
+      return InvalidArgument("tsr_generate_options: ", name, ": ", one.Reason());
+    }
     std::vector<std::string> known;
     for (const Option& one : table.options()) known.push_back(one.key);
     return InvalidArgument("tsr_generate_options: there is no '", name, "'",
@@ -162,8 +166,8 @@ Status Generate(tsr_context* context, const PromptOf& prompt_of, const tsr_gener
   TESSERA_ASSIGN_OR_RETURN(const std::vector<int64_t> prompt, prompt_of(call, &config));
   TESSERA_ASSIGN_OR_RETURN(const auto grammar, GrammarOf(model, options));
   bool stopped = false;
-  const auto on_token = [&](int64_t, int64_t id, std::string_view text) {
-    const tsr_token token = {sizeof(tsr_token), id, text.data(), text.size(), TSR_END_NONE};
+  const auto on_token = [&](int64_t row, int64_t id, std::string_view text) {
+    const tsr_token token = {sizeof(tsr_token), id, text.data(), text.size(), TSR_END_NONE, row};
     stopped = callback(user, &token) != 0;
     return stopped ? Failure(StatusCode::kCancelled, "the callback ended it") : OkStatus();
   };
@@ -175,8 +179,11 @@ Status Generate(tsr_context* context, const PromptOf& prompt_of, const tsr_gener
                         .adapter = call.adapter()});
   if (stopped) return OkStatus();
   TESSERA_RETURN_IF_ERROR(results.status());
-  const tsr_token last = {sizeof(tsr_token), -1, "", 0, EndOf(results->front().end)};
-  callback(user, &last);
+  for (size_t i = 0; i < results->size(); ++i) {
+    const tsr_token last = {sizeof(tsr_token),      -1, "", 0, EndOf((*results)[i].end),
+                            static_cast<int64_t>(i)};
+    if (callback(user, &last) != 0) break;
+  }
   return OkStatus();
 }
 

@@ -353,15 +353,17 @@ void tsr_generate_options_clear(tsr_generate_options* options);
 enum { TSR_END_NONE = 0, TSR_END_LENGTH = 1, TSR_END_OF_TEXT = 2, TSR_END_STOP = 3 };
 typedef struct tsr_token {
   size_t size;
-  int64_t id; /* -1 of the last call, which says how the text ended */
+  int64_t id; /* -1 of a text's last call, which says how it ended */
   /* The text that is certain with this token: whole characters that no stop text takes back. */
   const char* text;
   size_t length;
-  int end; /* TSR_END_NONE, but of the last call */
+  int end;          /* TSR_END_NONE, but of the last call */
+  int64_t sequence; /* which text of `num_return_sequences` it belongs to: 0, 1, ... */
 } tsr_token;
 
-/* Called for every new token, and once more at the end. Anything but 0 ends the generation, which
- * is no failure; no further call follows. With beams, all calls come at the end. */
+/* Called for every new token, and once more at the end of each text. Anything but 0 ends the
+ * generation, which is no failure; no further call follows. With beams, all calls come at the end;
+ * several samples are written at the same time, and their calls take turns. */
 typedef int (*tsr_token_callback)(void* user, const tsr_token* token);
 
 /* Continues `ids` (or, with an encoder, answers them). */

@@ -19,6 +19,11 @@ constexpr CallForm kTagged = {
     .begin = "<tool_call>", .end = "</tool_call>", .arguments = "arguments"};
 constexpr CallForm kListed = {
     .begin = "[TOOL_CALLS]", .end = "", .arguments = "arguments", .list = true};
+constexpr CallForm kNamed = {.begin = "[TOOL_CALLS]",
+                             .end = "",
+                             .arguments = "arguments",
+                             .behind_name = "[ARGS]",
+                             .id = "[CALL_ID]"};
 constexpr CallForm kBare = {
     .begin = "<|python_tag|>", .end = "", .arguments = "parameters", .bare = true};
 
@@ -34,9 +39,74 @@ size_t BegunMark(std::string_view text, std::string_view mark) {
   return 0;
 }
 
-// A call's arguments as JSON text; "": they are none.
+std::string_view WithoutBlanks(std::string_view text) {
+  const size_t first = text.find_first_not_of(kBlanks);
+  if (first == std::string_view::npos) return {};
+  return text.substr(first, text.find_last_not_of(kBlanks) + 1 - first);
+}
+
+// Cuts the object or list off that `rest` begins with; empty: it begins with none that ends.
+std::string_view CutStructure(std::string_view* rest) {
+  if (!rest->starts_with('{') && !rest->starts_with('[')) return {};
+  int64_t depth = 0;
+  bool quoted = false;
+  for (size_t i = 0; i < rest->size(); ++i) {
+    const char c = (*rest)[i];
+    if (quoted) {
+      if (c == '\\') ++i;
+      quoted = c != '"';
+    } else if (c == '"') {
+      quoted = true;
+    } else if (c == '{' || c == '[') {
+      ++depth;
+    } else if ((c == '}' || c == ']') && --depth == 0) {
+      const std::string_view all = *rest;
+      *rest = all.substr(i + 1);
+      return all.substr(0, i + 1);
+    }
+  }
+  return {};
+}
+
+// Cuts "NAME[CALL_ID]ID[ARGS]" off.
+std::string_view CutName(const CallForm& form, std::string_view* rest) {
+  const size_t at = rest->find(form.behind_name);
+  if (at == std::string_view::npos) return {};
+  std::string_view name = rest->substr(0, at);
+  *rest = WithoutBlanks(rest->substr(at + form.behind_name.size()));
+  if (!form.id.empty()) name = name.substr(0, name.find(form.id));
+  return WithoutBlanks(name);
+}
+
+// The objects of calls, one behind the other; empty where anything else is there.
+std::vector<ordered_json> CallsIn(std::string_view text, const CallForm& form) {
+  std::vector<ordered_json> calls;
+  for (std::string_view rest = WithoutBlanks(text); !rest.empty(); rest = WithoutBlanks(rest)) {
+    if (!calls.empty() && rest.starts_with(';')) rest = WithoutBlanks(rest.substr(1));
+    const bool again = !calls.empty() && !form.behind_name.empty() && rest.starts_with(form.begin);
+    if (again) rest = WithoutBlanks(rest.substr(form.begin.size()));
+    const bool named =
+        !form.behind_name.empty() && !rest.starts_with('{') && !rest.starts_with('[');
+    const std::string_view name = named ? CutName(form, &rest) : std::string_view();
+    const std::string_view json = CutStructure(&rest);
+    // The first reading bounds how deep it is.
+    if (!ParseOrderedJson(json, "a call").ok()) return {};
+    ordered_json value = ordered_json::parse(json, nullptr, false);
+    if (named) {
+      calls.push_back({{"name", name}, {form.arguments, std::move(value)}});
+    } else if (value.is_array()) {
+      for (ordered_json& call : value) calls.push_back(std::move(call));
+    } else {
+      calls.push_back(std::move(value));
+    }
+  }
+  return calls;
+}
+
+// A call's arguments as JSON text; "": they are none. Models that learnt both keys mix them up.
 std::string ArgumentsOf(const ordered_json& call, std::string_view key) {
-  const auto found = call.find(key);
+  auto found = call.find(key);
+  if (found == call.end()) found = call.find(key == "arguments" ? "parameters" : "arguments");
   if (found == call.end() || found->is_null()) return "{}";
   if (found->is_object()) {
     return found->dump(-1, ' ', false, ordered_json::error_handler_t::replace);
@@ -48,12 +118,12 @@ std::string ArgumentsOf(const ordered_json& call, std::string_view key) {
 }  // namespace
 
 const CallForm* CallFormOf(std::string_view chat_template) {
-  // Others begin alike and do not write JSON.
   if (Has(chat_template, "<tool_call>")) {
+    // Others begin alike and do not write JSON.
     return Has(chat_template, "<function=") ? nullptr : &kTagged;
   }
   if (Has(chat_template, "[TOOL_CALLS]")) {
-    return Has(chat_template, "[ARGS]") ? nullptr : &kListed;
+    return Has(chat_template, "[ARGS]") ? &kNamed : &kListed;
   }
   const bool llama = Has(chat_template, "<|python_tag|>") ||
                      Has(chat_template, R"({"name": function name, "parameters")");
@@ -62,17 +132,21 @@ const CallForm* CallFormOf(std::string_view chat_template) {
 
 bool KnowsReasoning(std::string_view chat_template) { return Has(chat_template, kThinkEnd); }
 
+std::vector<std::string> MarksOf(const CallForm* calls, bool reasons) {
+  std::vector<std::string> marks;
+  if (reasons) marks = {std::string(kThink), std::string(kThinkEnd)};
+  if (calls == nullptr) return marks;
+  for (const std::string_view mark : {calls->begin, calls->end, calls->behind_name, calls->id}) {
+    if (!mark.empty()) marks.emplace_back(mark);
+  }
+  return marks;
+}
+
 AnswerReader::AnswerReader(AnswerReaderOptions options) : options_(std::move(options)) {
   using Begin = AnswerReaderOptions::Begin;
   if (options_.begin == Begin::kReasoning) state_ = State::kReasoning;
   if (options_.begin == Begin::kCall) state_ = State::kCall;
   skips_blanks_ = state_ == State::kReasoning;
-}
-
-bool AnswerReader::IsMark(std::string_view text) const {
-  if (options_.reasons && (text == kThink || text == kThinkEnd)) return true;
-  const CallForm* const calls = options_.calls;
-  return calls != nullptr && (text == calls->begin || (!text.empty() && text == calls->end));
 }
 
 std::vector<AnswerPart> AnswerReader::Push(std::string_view text) {
@@ -87,7 +161,7 @@ std::vector<AnswerPart> AnswerReader::Finish() {
   Parts parts;
   const std::string rest = std::exchange(held_, {});
   if (state_ == State::kCall) {
-    AddCalls(rest, &parts);
+    AddCalls(rest, "", &parts);
   } else if (state_ == State::kContent && !rest.empty()) {
     parts.push_back({AnswerPart::Kind::kContent, rest});
   } else if (const size_t last = rest.find_last_not_of(kBlanks); last != std::string::npos) {
@@ -102,7 +176,7 @@ bool AnswerReader::Step(Parts* parts) {
     const std::string_view end = options_.calls->end;
     const size_t at = end.empty() ? std::string::npos : held_.find(end);
     if (at == std::string::npos) return false;
-    AddCalls(std::string_view(held_).substr(0, at), parts);
+    AddCalls(std::string_view(held_).substr(0, at), end, parts);
     held_.erase(0, at + end.size());
     state_ = State::kContent;
     return true;
@@ -170,24 +244,22 @@ void AnswerReader::Add(AnswerPart::Kind kind, size_t size, Parts* parts) {
   held_.erase(0, size);
 }
 
-void AnswerReader::AddCalls(std::string_view text, Parts* parts) {
+void AnswerReader::AddCalls(std::string_view text, std::string_view end, Parts* parts) {
   Parts found;
-  // The first reading bounds how deep it is.
-  const bool reads = ParseOrderedJson(text, "a call").ok();
-  ordered_json json = reads ? ordered_json::parse(text, nullptr, false) : ordered_json();
-  if (json.is_object()) json = ordered_json::array({std::move(json)});
-  bool fits = json.is_array() && !json.empty();
-  for (size_t i = 0; fits && i < json.size(); ++i) {
-    const auto name = json[i].is_object() ? json[i].find("name") : json[i].end();
-    fits = name != json[i].end() && name->is_string() &&
+  const std::vector<ordered_json> calls = CallsIn(text, *options_.calls);
+  bool fits = !calls.empty();
+  for (const ordered_json& call : calls) {
+    const auto name = call.is_object() ? call.find("name") : call.end();
+    fits = name != call.end() && name->is_string() &&
            options_.names.contains(name->get<std::string>());
     if (!fits) break;
-    std::string arguments = ArgumentsOf(json[i], options_.calls->arguments);
+    std::string arguments = ArgumentsOf(call, options_.calls->arguments);
     fits = !arguments.empty();
+    if (!fits) break;
     found.push_back({AnswerPart::Kind::kCall, std::move(arguments), name->get<std::string>()});
   }
   if (!fits) {
-    std::string words = Concat(mark_, text);
+    std::string words = Concat(mark_, text, end);
     if (!words.empty()) parts->push_back({AnswerPart::Kind::kContent, std::move(words)});
     return;
   }

@@ -18,21 +18,29 @@
 
 namespace tessera::serve {
 
-// How a model writes calls: {"name": NAME, ARGUMENTS: {...}} between `begin` and `end`.
+// How a model writes calls: {"name": NAME, ARGUMENTS: {...}} between `begin` and `end`, one or
+// several, in a list, or one behind the other with blanks or ";" between them.
 struct CallForm {
   std::string_view begin;
   std::string_view end;        // "": the answer's end
   std::string_view arguments;  // the key
-  bool list = false;           // a JSON list of calls
+  bool list = false;           // written as a JSON list
   bool bare = false;           // an object that an answer begins with is a call, too
+  // Written as NAME, this mark and {...}, and `begin` again before the next; "": as an object.
+  std::string_view behind_name = "";
+  std::string_view id = "";  // a mark behind the name that begins the call's id
 };
 
 // The form that a chat template shows or writes; nullptr: none that is known. Qwen 2.5 and Hermes
-// (<tool_call>), Llama 3 (<|python_tag|>, "parameters") and Mistral ([TOOL_CALLS]).
+// (<tool_call>), Llama 3 (<|python_tag|>, "parameters"), and Mistral ([TOOL_CALLS] with a list, or
+// with names before [ARGS]).
 const CallForm* CallFormOf(std::string_view chat_template);
 
 // Whether a template knows reasoning, <think>...</think>.
 bool KnowsReasoning(std::string_view chat_template);
+
+// The marks that parts begin and end with, which may be special tokens.
+std::vector<std::string> MarksOf(const CallForm* calls, bool reasons);
 
 struct AnswerPart {
   enum class Kind { kContent, kReasoning, kCall };
@@ -55,13 +63,11 @@ class AnswerReader {
  public:
   explicit AnswerReader(AnswerReaderOptions options);
 
-  // The parts that are certain with more of the answer. Special tokens that begin or end parts are
-  // given as their text.
+  // The parts that are certain with more of the answer. Special tokens that are marks are given as
+  // their text.
   std::vector<AnswerPart> Push(std::string_view text);
   std::vector<AnswerPart> Finish();
 
-  // Whether a text is a mark of a part, which special tokens may be.
-  bool IsMark(std::string_view text) const;
   int64_t calls() const { return calls_; }
 
  private:
@@ -71,7 +77,8 @@ class AnswerReader {
   bool Step(Parts* parts);
   bool StepContent(Parts* parts);
   bool StepReasoning(Parts* parts);
-  void AddCalls(std::string_view text, Parts* parts);
+  // `end`: the mark behind the text.
+  void AddCalls(std::string_view text, std::string_view end, Parts* parts);
   void Add(AnswerPart::Kind kind, size_t size, Parts* parts);
 
   const AnswerReaderOptions options_;

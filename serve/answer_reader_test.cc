@@ -14,6 +14,7 @@ using Kind = AnswerPart::Kind;
 constexpr char kQwen[] = "... within <tool_call></tool_call> XML tags ...";
 constexpr char kLlama[] = R"(Respond in the format {"name": function name, "parameters": ...)";
 constexpr char kMistral[] = "{{ '[TOOL_CALLS] [' }}";
+constexpr char kMistralNames[] = "{{ '[TOOL_CALLS]' + name + '[ARGS]' + arguments }}";
 
 // All that an answer says, in pieces of `size` bytes: "words|(reasoning)|name{...}".
 std::string Read(const AnswerReaderOptions& options, const std::string& answer, size_t size) {
@@ -56,35 +57,79 @@ TEST(AnswerReaderTest, PlainWordsPassAsTheyCome) {
   EXPECT_TRUE(reader.Finish().empty());
   EXPECT_EQ(CallFormOf("{{ messages }}"), nullptr);
   EXPECT_EQ(CallFormOf("<tool_call><function=f>"), nullptr);
-  EXPECT_EQ(CallFormOf("[TOOL_CALLS]f[ARGS]{}"), nullptr);
 }
 
 TEST(AnswerReaderTest, CallsOfEveryForm) {
-  ExpectParts(Calling(kQwen),
-              "Wait. <tool_call>\n{\"name\": \"f\", \"arguments\": {\"b\": 1, \"a\": \"x\"}}\n"
-              "</tool_call>\n<tool_call>\n{\"name\": \"g\", \"arguments\": {}}\n</tool_call>",
-              R"(Wait. |f{"b":1,"a":"x"}|g{})");
-  ExpectParts(Calling(kLlama), R"({"name": "f", "parameters": {"a": [1, 2]}})", R"(f{"a":[1,2]})");
-  ExpectParts(Calling(kLlama), R"(<|python_tag|>{"name": "g", "parameters": {}})", "g{}");
-  ExpectParts(
-      Calling(kMistral),
-      R"([TOOL_CALLS] [{"name": "f", "arguments": {"a": 1}}, {"name": "g", "arguments": {}}])",
-      R"(f{"a":1}|g{})");
-  // Arguments in a text, and none.
-  ExpectParts(Calling(kMistral), R"([TOOL_CALLS][{"name": "f", "arguments": "{\"a\": 1}"}])",
-              R"(f{"a": 1})");
-  ExpectParts(Calling(kMistral), R"([TOOL_CALLS][{"name": "f"}])", "f{}");
+  struct Case {
+    const char* chat_template;
+    const char* answer;
+    const char* parts;
+  };
+  const Case kCases[] = {
+      // Qwen 2.5 and Hermes, which writes the arguments first.
+      {kQwen,
+       "Wait. <tool_call>\n{\"name\": \"f\", \"arguments\": {\"b\": 1, \"a\": \"x\"}}\n"
+       "</tool_call>\n<tool_call>\n{\"name\": \"g\", \"arguments\": {}}\n</tool_call>",
+       R"(Wait. |f{"b":1,"a":"x"}|g{})"},
+      {kQwen, "<tool_call>\n{\"arguments\": {\"a\": 1}, \"name\": \"f\"}\n</tool_call>",
+       R"(f{"a":1})"},
+      {kQwen, "<tool_call>{\"name\": \"f\", \"arguments\": {}}", "f{}"},
+      {kQwen, "<tool_call>{\"name\": \"f\"}\n{\"name\": \"g\"}</tool_call> So.", "f{}|g{}|So."},
+      {kQwen, R"(<tool_call>{"name": "f", "parameters": {"a": "}"}}</tool_call>)", R"(f{"a":"}"})"},
+      // Llama 3: an object, several behind the mark and with ";" between them.
+      {kLlama, R"({"name": "f", "parameters": {"a": [1, 2]}})", R"(f{"a":[1,2]})"},
+      {kLlama, R"(<|python_tag|>{"name": "g", "parameters": {}})", "g{}"},
+      {kLlama, R"(Let me see. <|python_tag|>{"name": "f"}; {"name": "g", "arguments": {"a": 1}})",
+       R"(Let me see. |f{}|g{"a":1})"},
+      {kLlama, R"({"name": "f", "parameters": {"a": ";"}};{"name": "g", "parameters": {}})",
+       R"(f{"a":";"}|g{})"},
+      {kLlama, R"({"type": "function", "name": "g", "parameters": "{\"a\": 1}"})", R"(g{"a": 1})"},
+      // Mistral: a list, and since 2025 names.
+      {kMistral,
+       R"([TOOL_CALLS] [{"name": "f", "arguments": {"a": 1}}, {"name": "g", "arguments": {}}])",
+       R"(f{"a":1}|g{})"},
+      {kMistral, R"([TOOL_CALLS][{"name": "f", "arguments": "{\"a\": 1}", "id": "123456789"}])",
+       R"(f{"a": 1})"},
+      {kMistral, R"(Yes.[TOOL_CALLS][{"name": "f"}])", "Yes.|f{}"},
+      {kMistralNames, R"([TOOL_CALLS]f[ARGS]{"a": "[TOOL_CALLS]"})", R"(f{"a":"[TOOL_CALLS]"})"},
+      {kMistralNames, R"(Yes.[TOOL_CALLS]f[CALL_ID]123456789[ARGS]{"a": 1}[TOOL_CALLS]g[ARGS]{})",
+       R"(Yes.|f{"a":1}|g{})"},
+      {kMistralNames, R"([TOOL_CALLS] f [ARGS] {"a": 1} [TOOL_CALLS] g [ARGS] {} )",
+       R"(f{"a":1}|g{})"},
+      {kMistralNames, R"([TOOL_CALLS] [{"name": "f", "arguments": {"a": 1}}])", R"(f{"a":1})"},
+  };
+  for (const Case& one : kCases) ExpectParts(Calling(one.chat_template), one.answer, one.parts);
   AnswerReaderOptions one = Calling(kMistral);
   one.most_calls = 1;
   ExpectParts(one, R"([TOOL_CALLS] [{"name": "f"}, {"name": "g"}])", "f{}");
 }
 
+TEST(AnswerReaderTest, MarksMayBeSpecialTokens) {
+  using Marks = std::vector<std::string>;
+  EXPECT_EQ(MarksOf(nullptr, false), Marks());
+  EXPECT_EQ(MarksOf(CallFormOf(kQwen), true),
+            (Marks{"<think>", "</think>", "<tool_call>", "</tool_call>"}));
+  EXPECT_EQ(MarksOf(CallFormOf(kLlama), false), Marks{"<|python_tag|>"});
+  EXPECT_EQ(MarksOf(CallFormOf(kMistralNames), false),
+            (Marks{"[TOOL_CALLS]", "[ARGS]", "[CALL_ID]"}));
+}
+
 TEST(AnswerReaderTest, WhatIsNoCallStaysWords) {
   for (const std::string words :
        {"<tool_call>\n{\"name\": \"h\", \"arguments\": {}}", "<tool_call> {\"name\": ", "<tool_cal",
-        "<tool_call>[]", R"(<tool_call>{"name": "f", "arguments": "{"})", "a < b"}) {
+        "<tool_call>[]", R"(<tool_call>{"name": "f", "arguments": "{"})", "a < b",
+        R"(<tool_call>{"name": "h"}</tool_call> <tool_call>{"name": 1}</tool_call>)",
+        R"(<tool_call>{"name": "f"} and {"name": "g"}</tool_call>)"}) {
     ExpectParts(Calling(kQwen), words, words);
   }
+  for (const std::string words :
+       {"[TOOL_CALLS]h[ARGS]{}", "[TOOL_CALLS]f", "[TOOL_CALLS]f[ARGS]", "[TOOL_CALLS]f[ARGS]{",
+        "[TOOL_CALLS]f[ARGS]{}[TOOL_CALLS]", "[TOOL_CALLS]f[ARGS][1]", "[ARGS]{}"}) {
+    ExpectParts(Calling(kMistralNames), words, words);
+  }
+  ExpectParts(Calling(kLlama), "<|python_tag|>print(1)", "<|python_tag|>print(1)");
+  ExpectParts(Calling(kLlama), R"({"name": "f"} or {"name": "g"})",
+              R"({"name": "f"} or {"name": "g"})");
   ExpectParts(Calling(kLlama), R"( {"name": "Bob", "age": 3})", R"( {"name": "Bob", "age": 3})");
   ExpectParts(Calling(kLlama), R"(It is {"name": "f"}.)", R"(It is {"name": "f"}.)");
   const std::string deep = "<tool_call>" + std::string(100'000, '[');

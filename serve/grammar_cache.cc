@@ -5,17 +5,28 @@
 
 namespace tessera::serve {
 
-std::shared_ptr<const models::Vocabulary> GrammarCache::VocabularyOf() {
+std::shared_ptr<const models::Vocabulary> GrammarCache::VocabularyOf(
+    const std::vector<std::string>& marks) {
   const std::lock_guard lock(mutex_);
-  if (vocabulary_ == nullptr) vocabulary_ = models::Vocabulary::Of(tokenizer_);
-  return vocabulary_;
+  std::shared_ptr<const models::Vocabulary>& vocabulary = vocabularies_[marks];
+  if (vocabulary == nullptr) vocabulary = models::Vocabulary::Of(tokenizer_, marks);
+  return vocabulary;
 }
 
 StatusOr<GrammarCache::Grammar> GrammarCache::OfSchema(const nlohmann::ordered_json& schema,
                                                        const std::string& where,
                                                        models::JsonObjects objects) {
-  const std::string key =
-      (objects == models::JsonObjects::kOpen ? "open " : "closed ") + schema.dump();
+  return OfTexts(schema, {{"", &schema}}, {}, where, objects);
+}
+
+StatusOr<GrammarCache::Grammar> GrammarCache::OfTexts(
+    const nlohmann::ordered_json& document, const std::vector<models::JsonBehindText>& alternatives,
+    const std::vector<std::string>& marks, const std::string& where, models::JsonObjects objects) {
+  std::string key = objects == models::JsonObjects::kOpen ? "open " : "closed ";
+  for (const auto& [text, schema] : alternatives) {
+    if (!text.empty()) key += nlohmann::ordered_json(text).dump() + schema->dump();
+  }
+  key += document.dump();
   {
     const std::lock_guard lock(mutex_);
     const auto found = std::find_if(kept_.begin(), kept_.end(),
@@ -27,8 +38,8 @@ StatusOr<GrammarCache::Grammar> GrammarCache::OfSchema(const nlohmann::ordered_j
   }
   // Without the lock: one client's large schema does not hold up the others'.
   TESSERA_ASSIGN_OR_RETURN(models::ByteGrammar bytes,
-                           models::JsonSchemaGrammar(schema, where, objects));
-  auto made = models::TokenGrammar::Of(std::move(bytes), VocabularyOf());
+                           models::JsonBehindTextGrammar(document, alternatives, where, objects));
+  auto made = models::TokenGrammar::Of(std::move(bytes), VocabularyOf(marks));
   if (!made.ok()) return InvalidArgument(where, ": ", made.status().message());
   const std::lock_guard lock(mutex_);
   kept_.emplace_front(key, *made);

@@ -11,10 +11,12 @@
 #define TESSERA_SERVE_GRAMMAR_CACHE_H_
 
 #include <list>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "base/status.h"
 #include "data/tokenizer/tokenizer.h"
@@ -37,13 +39,20 @@ class GrammarCache {
   StatusOr<Grammar> OfSchema(const nlohmann::ordered_json& schema, const std::string& where,
                              models::JsonObjects objects = models::JsonObjects::kOpen);
 
+  // One of the values behind texts (models::JsonBehindTextGrammar). `marks`: special tokens that
+  // may write those texts.
+  StatusOr<Grammar> OfTexts(const nlohmann::ordered_json& document,
+                            const std::vector<models::JsonBehindText>& alternatives,
+                            const std::vector<std::string>& marks, const std::string& where,
+                            models::JsonObjects objects);
+
  private:
-  std::shared_ptr<const models::Vocabulary> VocabularyOf();
+  std::shared_ptr<const models::Vocabulary> VocabularyOf(const std::vector<std::string>& marks);
 
   const data::Tokenizer& tokenizer_;
   const size_t most_;
   std::mutex mutex_;  // over what follows
-  std::shared_ptr<const models::Vocabulary> vocabulary_;
+  std::map<std::vector<std::string>, std::shared_ptr<const models::Vocabulary>> vocabularies_;
   std::list<std::pair<std::string, Grammar>> kept_;  // the one that was asked for last is first
 };
 

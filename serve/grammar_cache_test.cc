@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <vector>
 
 #include "data/tokenizer/byte_tokenizer.h"
 
@@ -58,6 +59,31 @@ TEST(GrammarCacheTest, ObjectsAreOpenOrClosed) {
   said["additionalProperties"] = true;
   EXPECT_TRUE(Fits(*cache.OfSchema(said, "schema", JsonObjects::kClosed), more));
   EXPECT_TRUE(Fits(*cache.OfSchema({{"type", "object"}}, "schema", JsonObjects::kClosed), more));
+}
+
+TEST(GrammarCacheTest, MarksMayBeWrittenAsSpecialTokens) {
+  const data::ByteTokenizer tokenizer;
+  GrammarCache cache(tokenizer);
+  const std::string mark(data::kEndOfText);
+  const ordered_json schema = {{"type", "integer"}};
+  const auto of = [&](const std::string& text, const std::vector<std::string>& marks) {
+    const auto grammar =
+        cache.OfTexts(schema, {{text, &schema}}, marks, "tools", JsonObjects::kOpen);
+    EXPECT_TRUE(grammar.ok()) << Message(grammar.status());
+    return *grammar;
+  };
+  const auto allowed = [&](const GrammarCache::Grammar& grammar) {
+    models::GrammarText text(grammar, false);
+    EXPECT_TRUE(text.Add('f'));
+    EXPECT_TRUE(text.Allowed().Has(mark[0]));
+    return text.Allowed().Has(data::ByteTokenizer::kEosId);
+  };
+  const auto marked = of("f" + mark, {mark});
+  EXPECT_TRUE(allowed(marked));
+  EXPECT_EQ(of("f" + mark, {mark}), marked);
+  EXPECT_NE(of("g" + mark, {mark}), marked);
+  EXPECT_TRUE(allowed(of("f" + mark + "!", {mark, "no token"})));
+  EXPECT_FALSE(allowed(of("f" + mark + "?", {})));
 }
 
 TEST(GrammarCacheTest, NamesWhatIsWrong) {

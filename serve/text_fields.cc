@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "serve/text_fields.h"
 
+#include <algorithm>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "base/utf8.h"
@@ -12,6 +14,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
+constexpr int64_t kMostChoices = 128;
 constexpr size_t kMostStops = 16;
 constexpr size_t kLongestText = 64 << 20;
 
@@ -39,14 +42,28 @@ nlohmann::json SamplingFields(Fields& fields, const ServedModel& served) {
   for (const Option& option : models::GenerationConfig::Table().options()) {
     fields.Setting(option, &asked);
   }
+  for (const models::UnsupportedSetting& one : models::UnsupportedSettings()) {
+    fields.Refuse(one.key, one.Reason(), one.neutral);
+  }
   CheckSettings(fields, served, &asked);
   // Who says how tokens are chosen asks for no beams, which would choose otherwise.
   for (const auto& [key, value] : asked.items()) {
-    if (key == "seed" || key == "max_new_tokens" || key == "max_length") continue;
+    constexpr std::string_view kOther[] = {"seed", "max_new_tokens", "max_length",
+                                           "num_return_sequences"};
+    if (std::ranges::find(kOther, key) != std::end(kOther)) continue;
     asked["num_beams"] = 1;
     break;
   }
   return asked;
+}
+
+int64_t ChoicesField(Fields& fields, nlohmann::json* asked) {
+  const char* const kKey = "num_return_sequences";
+  const int64_t choices = asked->value(kKey, int64_t{1});
+  asked->erase(kKey);
+  if (choices <= kMostChoices) return choices;
+  fields.Fail("n", Concat("must be at most ", kMostChoices, ", not ", choices));
+  return 1;
 }
 
 StatusOr<models::GenerationConfig> ConfigOf(const ServedModel& served,
@@ -54,6 +71,7 @@ StatusOr<models::GenerationConfig> ConfigOf(const ServedModel& served,
   TESSERA_ASSIGN_OR_RETURN(models::GenerationConfig config,
                            models::WithSettings(served.defaults, asked));
   if (config.max_new_tokens == 0) config.num_beams = 1;  // nothing is written
+  config.num_return_sequences = 1;
   if (config.num_beams == 1) return config;
   return InvalidArgument("the model's generation_config.json asks for ", config.num_beams,
                          " beams, which a server does not search; say how tokens are chosen "

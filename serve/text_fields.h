@@ -20,8 +20,12 @@ namespace tessera::serve {
 // (models/generation/generation_config.h); a field may have Hugging Face's name or OpenAI's.
 nlohmann::json SamplingFields(Fields& fields, const ServedModel& served);
 
+// How many texts of each prompt are asked for: num_return_sequences, or `n`, which leaves `asked`.
+// Greedy texts may be several here: they are alike.
+int64_t ChoicesField(Fields& fields, nlohmann::json* asked);
+
 // `asked` over the defaults of the model's folder, which are those of `tessera generate`.
-// InvalidArgument where they ask for beams.
+// InvalidArgument where they ask for beams. One text, whatever the folder asks for.
 StatusOr<models::GenerationConfig> ConfigOf(const ServedModel& served, const nlohmann::json& asked);
 
 // Number of `model`, which fails as NotFound by itself.

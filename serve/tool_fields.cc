@@ -78,16 +78,28 @@ ordered_json Moved(ordered_json schema, const std::string& root) {
   return schema;
 }
 
+// Of a tool's arguments, which are an object whatever else its parameters say.
+ordered_json ArgumentsOf(size_t tool) {
+  return {{"type", "object"}, {"$ref", Concat("#/$defs/tool", tool)}};
+}
+
+// The tools' parameters, as ArgumentsOf refers to them.
+ordered_json Definitions(const std::vector<Tool>& tools) {
+  ordered_json definitions = ordered_json::object();
+  for (size_t i = 0; i < tools.size(); ++i) {
+    const std::string place = Concat("tool", i);
+    definitions[place] = Moved(tools[i].parameters, "#/$defs/" + place);
+  }
+  return definitions;
+}
+
+// Calls as objects that name the tool.
 ordered_json SchemaOfCalls(const std::vector<Tool>& tools, const CallForm& form, bool parallel) {
   ordered_json calls = ordered_json::array();
-  ordered_json parameters = ordered_json::object();
   const std::string key(form.arguments);
-  for (const Tool& tool : tools) {
-    const std::string place = Concat("tool", calls.size());
-    const std::string root = "#/$defs/" + place;
-    parameters[place] = Moved(tool.parameters, root);
-    ordered_json properties = {{"name", {{"const", tool.name}}}};
-    properties[key] = {{"type", "object"}, {"$ref", root}};
+  for (size_t i = 0; i < tools.size(); ++i) {
+    ordered_json properties = {{"name", {{"const", tools[i].name}}}};
+    properties[key] = ArgumentsOf(i);
     calls.push_back({{"type", "object"},
                      {"properties", std::move(properties)},
                      {"required", {"name", key}},
@@ -98,8 +110,22 @@ ordered_json SchemaOfCalls(const std::vector<Tool>& tools, const CallForm& form,
     schema = {{"type", "array"}, {"items", std::move(schema)}, {"minItems", 1}};
     if (!parallel) schema["maxItems"] = 1;
   }
-  schema["$defs"] = std::move(parameters);
+  schema["$defs"] = Definitions(tools);
   return schema;
+}
+
+// A call whose name stands before its arguments.
+StatusOr<GrammarCache::Grammar> GrammarOfNamedCall(const std::vector<Tool>& tools,
+                                                   const CallForm& form,
+                                                   models::JsonObjects objects, Service& service) {
+  const std::string mark(form.behind_name);
+  ordered_json document = {{"$defs", Definitions(tools)}, {"anyOf", ordered_json::array()}};
+  for (size_t i = 0; i < tools.size(); ++i) document["anyOf"].push_back(ArgumentsOf(i));
+  std::vector<models::JsonBehindText> calls;
+  for (size_t i = 0; i < tools.size(); ++i) {
+    calls.push_back({tools[i].name + mark, &document["anyOf"][i]});
+  }
+  return service.grammars().OfTexts(document, calls, {mark}, "tools", objects);
 }
 
 StatusOr<GrammarCache::Grammar> GrammarOfCalls(std::vector<Tool> tools, const std::string& only,
@@ -116,6 +142,7 @@ StatusOr<GrammarCache::Grammar> GrammarOfCalls(std::vector<Tool> tools, const st
     // By itself: so that messages have the request's paths.
     TESSERA_RETURN_IF_ERROR(service.grammars().OfSchema(tool.parameters, tool.where).status());
   }
+  if (!form.behind_name.empty()) return GrammarOfNamedCall(tools, form, objects, service);
   return service.grammars().OfSchema(SchemaOfCalls(tools, form, parallel), "tools", objects);
 }
 

@@ -138,13 +138,16 @@ void FieldFlags::AddEvaluation(CLI::App* command) {
   // What nobody may ask for is not unknown: `--dataset_name` is refused with the reason.
   for (const train::ForeignKey& key : train::RunKeys()) {
     if (key.fate != train::KeyFate::kRefused || !key.neutral.empty() || key.is_switch) continue;
-    CLI::Option* const option = AddHidden(command, key.name, false);
-    if (option == nullptr) continue;
-    option->check([said = FlagName(key.name) +
-                          " is refused: " + key.reason](const std::string&) -> std::string {
-      throw CLI::ParseError(said, CLI::ExitCodes::ValidationError);
-    });
+    AddRefused(command, key.name, "is refused: " + key.reason);
   }
+}
+
+void FieldFlags::AddRefused(CLI::App* command, const std::string& name, const std::string& reason) {
+  CLI::Option* const option = AddHidden(command, name, false);
+  if (option == nullptr) return;
+  option->check([said = Concat(FlagName(name), " ", reason)](const std::string&) -> std::string {
+    throw CLI::ParseError(said, CLI::ExitCodes::ValidationError);
+  });
 }
 
 CLI::Option* FieldFlags::AddHidden(CLI::App* command, const std::string& name, bool is_switch) {

@@ -54,6 +54,8 @@ class FieldFlags {
   // Those of the keys that an evaluation takes; `data` must be given. Other systems' keys that are
   // always refused are so here, too.
   void AddEvaluation(CLI::App* command);
+  // A flag that is always refused, with the reason.
+  void AddRefused(CLI::App* command, const std::string& name, const std::string& reason);
   // Those of all names that are not there yet.
   void AddOtherNames(CLI::App* command);
   // The flags that were given, by the name they were given under. A flag that was given twice with

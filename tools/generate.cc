@@ -110,10 +110,14 @@ Status GenerateIds(models::Model& model, const GenerateFlags& flags, const Gener
       const std::vector<models::GenerationResult> results,
       models::Generate(model, {prompt}, config, {.tokenizer = tokenizer, .grammar = grammar}));
   // A decoder beside an encoder does not continue what it is given.
-  std::vector<int64_t> ids;
-  if (model.encoder_decoder() == nullptr) ids = results[0].prompt;
-  ids.insert(ids.end(), results[0].ids.begin(), results[0].ids.end());
-  return WriteOut(absl::StrJoin(ids, ",") + "\n");
+  std::string lines;
+  for (const models::GenerationResult& result : results) {
+    std::vector<int64_t> ids;
+    if (model.encoder_decoder() == nullptr) ids = result.prompt;
+    ids.insert(ids.end(), result.ids.begin(), result.ids.end());
+    lines += absl::StrJoin(ids, ",") + "\n";
+  }
+  return WriteOut(lines);
 }
 
 Status GenerateText(models::Model& model, const GenerateFlags& flags,
@@ -121,18 +125,24 @@ Status GenerateText(models::Model& model, const GenerateFlags& flags,
                     const Grammar& grammar) {
   TESSERA_ASSIGN_OR_RETURN(const std::vector<int64_t> prompt,
                            models::EncodePrompt(tokenizer, model.config(), flags.prompt));
+  const std::string begin = model.encoder_decoder() == nullptr ? flags.prompt : std::string();
+  models::GenerateOptions options = {.tokenizer = &tokenizer, .grammar = grammar};
+  // Several are written at the same time, and shown one after the other.
+  if (config.num_return_sequences > 1) {
+    options.on_result = [&](int64_t, const models::GenerationResult& result) {
+      return WriteOut(begin + ReplaceInvalidUtf8(result.text) + "\n");
+    };
+    return models::Generate(model, {prompt}, config, options).status();
+  }
   // The prompt is shown with the first text, so that a refused one shows nothing.
-  std::string pending = model.encoder_decoder() == nullptr ? flags.prompt : std::string();
-  const auto show = [&](int64_t, int64_t, std::string_view text) -> Status {
+  std::string pending = begin;
+  options.on_token = [&](int64_t, int64_t, std::string_view text) -> Status {
     if (text.empty()) return OkStatus();
     Status written = WriteOut(pending + ReplaceInvalidUtf8(text));
     pending.clear();
     return written;
   };
-  TESSERA_RETURN_IF_ERROR(
-      models::Generate(model, {prompt}, config,
-                       {.tokenizer = &tokenizer, .on_token = show, .grammar = grammar})
-          .status());
+  TESSERA_RETURN_IF_ERROR(models::Generate(model, {prompt}, config, options).status());
   return WriteOut(pending + "\n");
 }
 
@@ -149,7 +159,7 @@ StatusOr<std::vector<std::string>> ReadLines(const std::string& path) {
   return lines;
 }
 
-// A line of output for every line of a file: what is new, without its prompt.
+// A line of output for every text of every line of a file: what is new, without its prompt.
 Status GenerateLines(models::Model& model, const GenerateFlags& flags,
                      const GenerationConfig& config, const data::Tokenizer& tokenizer,
                      const Grammar& grammar) {
@@ -203,9 +213,19 @@ Status Chat(const CLI::App& command, const GenerateFlags& flags, const Answer& a
                                          : Converse(answer, flags.system);
 }
 
+// A conversation continues with one answer.
+Status CheckChat(const nlohmann::json& asked) {
+  if (asked.value("num_return_sequences", 1) == 1) return OkStatus();
+  return InvalidArgument("--num-return-sequences above 1 does not go with --chat");
+}
+
 Status RunOnServer(const CLI::App& command, const GenerateFlags& flags) {
   TESSERA_ASSIGN_OR_RETURN(const RemoteModel remote, RemoteOf(command, flags));
-  if (flags.chat) return Chat(command, flags, RemoteAnswerOf(remote));
+  if (flags.chat) {
+    TESSERA_ASSIGN_OR_RETURN(const nlohmann::json asked, Asked(command, flags));
+    TESSERA_RETURN_IF_ERROR(CheckChat(asked));
+    return Chat(command, flags, RemoteAnswerOf(remote));
+  }
   if (command.count("--ids") > 0) {
     TESSERA_ASSIGN_OR_RETURN(const std::vector<int64_t> prompt, ParseIds("--ids", flags.ids));
     return GenerateIdsRemotely(remote, prompt);
@@ -241,6 +261,8 @@ Status RunGenerate(const CLI::App& command, GenerateFlags flags) {
   }
   if (has_schema) options.settings["num_beams"] = 1;  // whatever the folder asks for
   if (flags.chat) {
+    TESSERA_RETURN_IF_ERROR(CheckChat(options.settings));
+    options.settings["num_return_sequences"] = 1;  // whatever the folder asks for
     options.before_weights = [](const models::OpenedModel& opened) { return opened.chat.status(); };
   }
   TESSERA_ASSIGN_OR_RETURN(const models::OpenedModel opened,
@@ -306,6 +328,9 @@ void AddGenerateCommand(CLI::App& app, CommandState& state) {
                return RunGenerate(given, flags);
              });
   for (const Option& option : GenerationConfig::Table().options()) generation->Add(command, option);
+  for (const models::UnsupportedSetting& one : models::UnsupportedSettings()) {
+    generation->AddRefused(command, one.key, "is refused: " + one.Reason());
+  }
 }
 
 }  // namespace tessera::tools

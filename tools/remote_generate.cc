@@ -96,6 +96,12 @@ class Client {
 
   // What the server sends is not what its interface says.
   Status Wrong(std::string_view what) const { return Internal(server_, ": ", what); }
+  // So many choices of an answer.
+  StatusOr<const ordered_json*> Choices(const ordered_json& answer, size_t count) const {
+    const ordered_json& choices = MemberOf(answer, "choices");
+    if (choices.is_array() && choices.size() == count) return &choices;
+    return Wrong(Concat("the answer has not ", count, " 'choices'"));
+  }
   // The first of the choices of an answer or event.
   StatusOr<const ordered_json*> Choice(const ordered_json& answer) const {
     const ordered_json& choices = MemberOf(answer, "choices");
@@ -167,6 +173,12 @@ ordered_json With(ordered_json fields, const char* key, ordered_json value) {
   return fields;
 }
 
+// Texts of each prompt.
+size_t TextsOfEach(const RemoteModel& remote) {
+  const ordered_json& count = MemberOf(remote.fields, "n");
+  return count.is_number_integer() ? count.get<size_t>() : 1;
+}
+
 // Whether texts of the model that is asked for begin with their prompt.
 StatusOr<bool> ContinuesPrompt(const Client& client, const ordered_json& models,
                                const RemoteModel& remote) {
@@ -194,8 +206,19 @@ Status GenerateTextRemotely(const RemoteModel& remote, const std::string& prompt
   TESSERA_ASSIGN_OR_RETURN(Client client, Client::Open(remote));
   TESSERA_ASSIGN_OR_RETURN(const ordered_json models, client.Get("/v1/models"));
   TESSERA_ASSIGN_OR_RETURN(const bool continues, ContinuesPrompt(client, models, remote));
+  const std::string begin = continues ? prompt : "";
+  if (const size_t count = TextsOfEach(remote); count > 1) {
+    TESSERA_ASSIGN_OR_RETURN(const ordered_json answer,
+                             client.Post(kCompletions, With(remote.fields, "prompt", prompt)));
+    TESSERA_ASSIGN_OR_RETURN(const ordered_json* const choices, client.Choices(answer, count));
+    for (const ordered_json& choice : *choices) {
+      TESSERA_ASSIGN_OR_RETURN(const std::string text, client.Text(choice, "text"));
+      TESSERA_RETURN_IF_ERROR(WriteOut(begin + text + "\n"));
+    }
+    return OkStatus();
+  }
   // Shown with the first text, so that a refused one shows nothing.
-  std::string pending = continues ? prompt : "";
+  std::string pending = begin;
   TESSERA_RETURN_IF_ERROR(client.Stream(
       kCompletions, With(remote.fields, "prompt", prompt),
       [&](const ordered_json& event) -> Status {
@@ -214,19 +237,23 @@ Status GenerateIdsRemotely(const RemoteModel& remote, const std::vector<int64_t>
   TESSERA_ASSIGN_OR_RETURN(Client client, Client::Open(remote));
   const ordered_json body = With(With(remote.fields, "prompt", prompt), "return_token_ids", true);
   TESSERA_ASSIGN_OR_RETURN(const ordered_json answer, client.Post(kCompletions, body));
-  TESSERA_ASSIGN_OR_RETURN(const ordered_json* const choice, client.Choice(answer));
-  std::string line;
-  for (const char* key : {"prompt_token_ids", "token_ids"}) {
-    const ordered_json& ids = MemberOf(*choice, key);
-    const bool fits = ids.is_array() && std::all_of(ids.begin(), ids.end(), [](const auto& id) {
-                        return id.is_number_integer();
-                      });
-    if (!fits) return client.Wrong(Concat("'", key, "' of the answer is no list of token ids"));
-    for (const ordered_json& id : ids) {
-      line += Concat(line.empty() ? "" : ",", id.get<int64_t>());
+  TESSERA_ASSIGN_OR_RETURN(const ordered_json* const choices,
+                           client.Choices(answer, TextsOfEach(remote)));
+  for (const ordered_json& choice : *choices) {
+    std::string line;
+    for (const char* key : {"prompt_token_ids", "token_ids"}) {
+      const ordered_json& ids = MemberOf(choice, key);
+      const bool fits = ids.is_array() && std::all_of(ids.begin(), ids.end(), [](const auto& id) {
+                          return id.is_number_integer();
+                        });
+      if (!fits) return client.Wrong(Concat("'", key, "' of the answer is no list of token ids"));
+      for (const ordered_json& id : ids) {
+        line += Concat(line.empty() ? "" : ",", id.get<int64_t>());
+      }
     }
+    TESSERA_RETURN_IF_ERROR(WriteOut(line + "\n"));
   }
-  return WriteOut(line + "\n");
+  return OkStatus();
 }
 
 Status GenerateLinesRemotely(const RemoteModel& remote, const std::vector<std::string>& prompts) {
@@ -234,11 +261,9 @@ Status GenerateLinesRemotely(const RemoteModel& remote, const std::vector<std::s
   TESSERA_ASSIGN_OR_RETURN(Client client, Client::Open(remote));
   TESSERA_ASSIGN_OR_RETURN(const ordered_json answer,
                            client.Post(kCompletions, With(remote.fields, "prompt", prompts)));
-  const ordered_json& choices = MemberOf(answer, "choices");
-  if (!choices.is_array() || choices.size() != prompts.size()) {
-    return client.Wrong(Concat("the answer has not ", prompts.size(), " 'choices'"));
-  }
-  for (const ordered_json& choice : choices) {
+  TESSERA_ASSIGN_OR_RETURN(const ordered_json* const choices,
+                           client.Choices(answer, prompts.size() * TextsOfEach(remote)));
+  for (const ordered_json& choice : *choices) {
     TESSERA_ASSIGN_OR_RETURN(std::string text, client.Text(choice, "text"));
     std::replace(text.begin(), text.end(), '\n', ' ');
     TESSERA_RETURN_IF_ERROR(WriteOut(text + "\n"));

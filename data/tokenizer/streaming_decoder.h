@@ -33,13 +33,13 @@ class StreamingDecoder {
   // The text that `id` completes; may be empty.
   std::string Push(int32_t id) {
     if (!options_.skip_special || !tokenizer_.IsSpecial(id)) Add(id);
-    size_t whole = held_.size() - IncompleteUtf8Suffix(held_);
-    if (tokenizer_.strips_text()) {
-      whole = StripRight(std::string_view(held_).substr(0, whole)).size();
-    }
-    std::string text = held_.substr(0, whole);
-    held_.erase(0, whole);
-    return text;
+    return TakeWhole();
+  }
+
+  // The same of a special token whose text is wanted even where the others' is skipped.
+  std::string PushShown(int32_t id) {
+    Add(id);
+    return TakeWhole();
   }
 
   // What is still held back: the beginning of a character that never ended. The decoder is then as
@@ -52,6 +52,16 @@ class StreamingDecoder {
   }
 
  private:
+  std::string TakeWhole() {
+    size_t whole = held_.size() - IncompleteUtf8Suffix(held_);
+    if (tokenizer_.strips_text()) {
+      whole = StripRight(std::string_view(held_).substr(0, whole)).size();
+    }
+    std::string text = held_.substr(0, whole);
+    held_.erase(0, whole);
+    return text;
+  }
+
   void Add(int32_t id) {
     std::string_view bytes =
         at_beginning_ ? tokenizer_.FirstTokenBytes(id) : tokenizer_.TokenBytes(id);

@@ -196,6 +196,7 @@ TEST(StreamingDecoderTest, SpecialTokens) {
   StreamingDecoder quiet(tokenizer, {.skip_special = true});
   EXPECT_EQ(quiet.Push('a'), "a");
   EXPECT_EQ(quiet.Push(ByteTokenizer::kEosId), "");
+  EXPECT_EQ(quiet.PushShown(ByteTokenizer::kEosId), kEndOfText);
   EXPECT_EQ(quiet.Push(0xE4), "");
   EXPECT_EQ(quiet.Finish(), "\xE4");
 }

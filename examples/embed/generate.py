@@ -36,6 +36,7 @@ class Token(ctypes.Structure):
         ("text", ctypes.c_void_p),
         ("length", ctypes.c_size_t),
         ("end", ctypes.c_int),
+        ("sequence", ctypes.c_int64),
     ]
 
 

@@ -93,7 +93,16 @@ class Search {
     return config_.early_stopping || Score(beams[0].log_p, length) <= finished_.back().score;
   }
 
-  std::vector<int64_t> Winner() const { return finished_.front().ids; }
+  StatusOr<std::vector<std::vector<int64_t>>> Winners() const {
+    const auto count = static_cast<size_t>(config_.num_return_sequences);
+    if (finished_.size() < count) {
+      return InvalidArgument("num_return_sequences is ", count, ", and there are only ",
+                             finished_.size(), " texts");
+    }
+    std::vector<std::vector<int64_t>> texts;
+    for (size_t i = 0; i < count; ++i) texts.push_back(finished_[i].ids);
+    return texts;
+  }
 
  private:
   double Score(double log_p, int64_t length) const {
@@ -122,10 +131,9 @@ class Search {
 
 }  // namespace
 
-StatusOr<std::vector<int64_t>> BeamSearch(const Model& model, const std::vector<int64_t>& source,
-                                          const std::vector<int64_t>& prompt, int64_t limit,
-                                          const GenerationConfig& config, Lockstep* lockstep,
-                                          int adapter) {
+StatusOr<std::vector<std::vector<int64_t>>> BeamSearch(
+    const Model& model, const std::vector<int64_t>& source, const std::vector<int64_t>& prompt,
+    int64_t limit, const GenerationConfig& config, Lockstep* lockstep, int adapter) {
   IncrementalDecoder decoder(model, {.lockstep = lockstep});
   if (model.encoder_decoder() != nullptr) decoder.Encode({source}, adapter);
   Search search(config, source, prompt.size(), limit);
@@ -139,7 +147,7 @@ StatusOr<std::vector<int64_t>> BeamSearch(const Model& model, const std::vector<
     }
     std::vector<int64_t> rows;
     beams = search.Advance(beams, search.Best(beams, scores), length, &rows);
-    if (search.IsOver(beams, length)) return search.Winner();
+    if (search.IsOver(beams, length)) return search.Winners();
     decoder.Keep(rows);
     tokens.clear();
     for (const Beam& beam : beams) tokens.push_back({beam.ids.back()});

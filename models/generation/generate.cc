@@ -62,12 +62,16 @@ class Outcome {
 
 Status SearchBeams(const Model& model, const std::vector<std::unique_ptr<WrittenText>>& texts,
                    const GenerateOptions& options, Lockstep* lockstep, Outcome* outcome) {
-  for (const auto& text : texts) {
-    TESSERA_ASSIGN_OR_RETURN(const std::vector<int64_t> ids,
-                             BeamSearch(model, text->prompt(), text->ids(), text->limit(),
-                                        *text->request().config, lockstep, options.adapter));
-    for (const int64_t id : ids) TESSERA_RETURN_IF_ERROR(text->Add(id));
-    outcome->Add(text->request().row, text->TakeResult());
+  for (size_t i = 0; i < texts.size();) {
+    const WrittenText& text = *texts[i];
+    TESSERA_ASSIGN_OR_RETURN(const std::vector<std::vector<int64_t>> best,
+                             BeamSearch(model, text.prompt(), text.ids(), text.limit(),
+                                        *text.request().config, lockstep, options.adapter));
+    for (const std::vector<int64_t>& ids : best) {
+      for (const int64_t id : ids) TESSERA_RETURN_IF_ERROR(texts[i]->Add(id));
+      outcome->Add(texts[i]->request().row, texts[i]->TakeResult());
+      ++i;
+    }
     if (!outcome->Report()) break;
   }
   return OkStatus();
@@ -107,10 +111,12 @@ StatusOr<std::vector<GenerationResult>> Generate(const Model& model,
                                                  const GenerationConfig& config,
                                                  const GenerateOptions& options) {
   TESSERA_RETURN_IF_ERROR(config.Validate());
-  Outcome outcome(prompts.size(), options);
+  Outcome outcome(prompts.size() * static_cast<size_t>(config.num_return_sequences), options);
   std::vector<TextRequest> requests;
   for (const std::vector<int64_t>& prompt : prompts) {
-    requests.push_back(outcome.Request(std::ssize(requests), prompt, config));
+    for (int64_t i = 0; i < config.num_return_sequences; ++i) {
+      requests.push_back(outcome.Request(std::ssize(requests), prompt, config));
+    }
   }
   Lockstep lockstep(model, options.largest_over_ranks, options.adapter);
   const auto write = config.num_beams > 1 ? WriteOneByOne : WriteTogether;

@@ -52,8 +52,8 @@ struct GenerateOptions {
   int adapter = 0;
 };
 
-// One result per prompt, in order. The model is put into evaluation mode meanwhile; nothing is
-// recorded for gradients.
+// The num_return_sequences results of each prompt, in order; they are the rows. The model is put
+// into evaluation mode meanwhile; nothing is recorded for gradients.
 //
 // InvalidArgument for what Validate refuses, no new tokens, ids beyond the vocabulary, an empty
 // prompt where the configuration names no token to begin with, a prompt that with its new tokens

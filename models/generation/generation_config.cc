@@ -2,6 +2,7 @@
 #include "models/generation/generation_config.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/file.h"
 #include "base/json_text.h"
@@ -14,22 +15,6 @@ using nlohmann::json;
 
 constexpr double kMostPenalty = 2;  // OpenAI's bounds
 constexpr double kMostBias = 100;
-
-// What changes the text and is not supported, with the value that changes nothing.
-std::vector<UnsupportedKey> UnsupportedKeys() {
-  return {
-      {"encoder_no_repeat_ngram_size", 0},
-      {"force_words_ids", nullptr},
-      {"constraints", nullptr},
-      {"sequence_bias", nullptr},
-      {"exponential_decay_length_penalty", nullptr},
-      {"penalty_alpha", 0.0},
-      {"num_beam_groups", 1},
-      {"diversity_penalty", 0.0},
-      {"guidance_scale", 1.0},
-      {"renormalize_logits", false},
-  };
-}
 
 // Runs once: small rather than fast.
 [[gnu::cold]] OptionTable MakeTable() {
@@ -96,6 +81,9 @@ std::vector<UnsupportedKey> UnsupportedKeys() {
            "beam search divides by length^X; above 0 favours longer texts")
       .Add("early_stopping", &G::early_stopping,
            "beam search ends when it has num_beams finished texts")
+      .Add("num_return_sequences", &G::num_return_sequences,
+           "write N texts for each prompt: samples, or the best of the beams",
+           {.least = 1, .most = 1024, .type = "N", .aliases = {{"n", "OpenAI"}}})
       .Add("bos_token_id", &G::bos_token_id, "id of the token that begins a text",
            {.unset = "the model's"})
       .Add("eos_token_id", &G::eos_token_ids, "ids of tokens that end a text",
@@ -103,11 +91,42 @@ std::vector<UnsupportedKey> UnsupportedKeys() {
       .Add("stop_strings", &G::stop_strings, "the text ends before this one",
            {.aliases = {{"stop", "OpenAI"}}})
       .Add("seed", &G::seed, "the same seed gives the same text");
-  table.AddUnsupported(UnsupportedKeys());
+  std::vector<UnsupportedKey> unsupported;
+  for (const UnsupportedSetting& one : UnsupportedSettings()) {
+    unsupported.push_back({one.key, one.neutral});
+  }
+  table.AddUnsupported(std::move(unsupported));
   return table;
 }
 
 }  // namespace
+
+const std::vector<UnsupportedSetting>& UnsupportedSettings() {
+  static const auto* settings = new std::vector<UnsupportedSetting>{
+      {"encoder_no_repeat_ngram_size", 0},
+      {"force_words_ids", nullptr, "constrained beam search"},
+      {"constraints", nullptr, "constrained beam search"},
+      {"sequence_bias", nullptr},
+      {"exponential_decay_length_penalty", nullptr},
+      {"penalty_alpha", 0.0, "contrastive search"},
+      {"dola_layers", nullptr, "decoding by contrasting layers"},
+      {"num_beam_groups", 1, "diverse beam search"},
+      {"diversity_penalty", 0.0, "diverse beam search"},
+      {"guidance_scale", 1.0, "classifier-free guidance"},
+      {"renormalize_logits", false},
+      {"assistant_model", nullptr, "assisted decoding"},
+      {"prompt_lookup_num_tokens", nullptr, "assisted decoding"},
+      {"num_assistant_tokens", 20, "assisted decoding"},
+      {"max_time", nullptr, "a limit of time"},
+      {"token_healing", false},
+      {"watermarking_config", nullptr, "a watermark"},
+  };
+  return *settings;
+}
+
+std::string UnsupportedSetting::Reason() const {
+  return what.empty() ? "is not supported" : what + " is not supported";
+}
 
 const OptionTable& GenerationConfig::Table() {
   static const auto* table = new OptionTable(MakeTable());
@@ -124,6 +143,15 @@ Status GenerationConfig::Validate() const {
   }
   if (num_beams > 1 && do_sample) {
     return InvalidArgument("num_beams above 1 searches for the likeliest text and does not sample");
+  }
+  if (num_return_sequences > 1 && num_beams == 1 && !do_sample) {
+    return InvalidArgument(
+        "num_return_sequences above 1 needs sampling, or num_beams above 1: there is one likeliest "
+        "text");
+  }
+  if (num_beams > 1 && num_return_sequences > num_beams) {
+    return InvalidArgument("num_return_sequences must be at most num_beams, ", num_beams, ", not ",
+                           num_return_sequences);
   }
   if (num_beams > 1 && (presence_penalty != 0 || frequency_penalty != 0 || !logit_bias.empty())) {
     return InvalidArgument(
@@ -178,6 +206,10 @@ StatusOr<GenerationConfig> WithSettings(GenerationConfig config, const json& ask
     if (has(key) && config.num_beams == 1) {
       return InvalidArgument(key, " is for a search with num_beams above 1");
     }
+  }
+  if (!has("num_return_sequences")) {
+    const int64_t most = config.num_beams > 1 || !config.do_sample ? config.num_beams : INT64_MAX;
+    config.num_return_sequences = std::min(config.num_return_sequences, most);
   }
   TESSERA_RETURN_IF_ERROR(config.Validate());
   return config;

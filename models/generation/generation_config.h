@@ -68,6 +68,8 @@ struct GenerationConfig {
   // Beam search ends a row when it has num_beams finished texts (true), or when no beam can become
   // better than the worst of them.
   bool early_stopping = false;
+  // Texts of each prompt: samples, or the best that the beams have found, the best first.
+  int64_t num_return_sequences = 1;
   std::optional<int64_t> bos_token_id = {};
   std::vector<int64_t> eos_token_ids = {};
   // Text at whose first appearance a row ends; it is cut off, and what follows.
@@ -86,6 +88,17 @@ struct GenerationConfig {
   Status Validate() const;
 };
 
+// A setting of transformers that changes the text and is not here. Whoever asks for it is refused;
+// a file that has it is read without it.
+struct UnsupportedSetting {
+  std::string key;
+  nlohmann::json neutral;  // the value that asks for nothing, beside null and an empty list
+  std::string what = {};   // that it asks for, where its name does not say so
+
+  std::string Reason() const;  // "contrastive search is not supported"
+};
+const std::vector<UnsupportedSetting>& UnsupportedSettings();
+
 // Reads the settings of a JSON object over `config`'s. A key that would change the text and is not
 // supported goes to `not_applied` (at its neutral value it says nothing); others are passed over.
 // `source` begins messages.
@@ -99,7 +112,8 @@ std::string NotApplied(const std::string& folder, const GenerationConfig& config
 // What a caller asks for over a model's defaults: an object of settings by their keys; the others
 // stay as they are there. Asking for a temperature, top-k, top-p, min-p, typical-p or a cutoff asks
 // for sampling, unless `do_sample` says otherwise, and a temperature of 0 for the likeliest token;
-// beams do without the sampling that a file asks for. Refuses what Validate refuses.
+// beams do without the sampling that a file asks for. A file's `num_return_sequences` counts as far
+// as there may be several texts. Refuses what Validate refuses.
 //
 //   WithSettings(defaults, {{"temperature", 0.8}, {"top_k", 40}})
 StatusOr<GenerationConfig> WithSettings(GenerationConfig defaults, const nlohmann::json& asked);

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <string>
@@ -87,6 +88,17 @@ TEST(GenerationConfigTest, WhatIsAskedForGoesOverTheDefaults) {
   EXPECT_EQ(failure(R"({"logit_bias": {"x": 1}})"), "generation: 'logit_bias' has 'x' for an id");
   EXPECT_EQ(with(R"({"logit_bias": {"7": 1.5, "10": -2}})").logit_bias,
             (std::map<int64_t, double>{{7, 1.5}, {10, -2}}));
+  // A file's number of texts counts as far as there may be several.
+  file.num_return_sequences = 3;
+  EXPECT_EQ(with("{}").num_return_sequences, 3);
+  EXPECT_EQ(with(R"({"temperature": 0})").num_return_sequences, 1);
+  EXPECT_EQ(with(R"({"num_beams": 2})").num_return_sequences, 2);
+  EXPECT_EQ(with(R"({"num_beams": 8})").num_return_sequences, 3);
+  EXPECT_EQ(failure(R"({"num_beams": 2, "num_return_sequences": 3})"),
+            "num_return_sequences must be at most num_beams, 2, not 3");
+  EXPECT_EQ(failure(R"({"temperature": 0, "num_return_sequences": 2})"),
+            "num_return_sequences above 1 needs sampling, or num_beams above 1: there is one "
+            "likeliest text");
   file.do_sample = false;
   EXPECT_TRUE(with(R"({"top_p": 0.5})").do_sample);
 }
@@ -126,6 +138,11 @@ TEST(GenerationConfigTest, FilesGiveDefaultsAndWhatIsUnknownIsNamed) {
   EXPECT_EQ(config.eos_token_ids, (Ids{1, 2}));
   EXPECT_FALSE(config.bos_token_id.has_value());
   EXPECT_EQ(NotApplied("dir", config), "");
+  const auto& unsupported = UnsupportedSettings();
+  const auto contrastive =
+      std::ranges::find(unsupported, "penalty_alpha", &UnsupportedSetting::key);
+  ASSERT_NE(contrastive, unsupported.end());
+  EXPECT_EQ(contrastive->Reason(), "contrastive search is not supported");
   // A key that is not supported does not stop the model from loading.
   ASSERT_TRUE(apply(R"({"diversity_penalty": 0.9, "num_beam_groups": 1, "early_stopping": "never",
                         "guidance_scale": 1.5, "constraints": [], "min_length": 3})")

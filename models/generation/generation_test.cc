@@ -6,7 +6,10 @@
 #include <functional>
 #include <limits>
 #include <set>
+#include <string>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "autograd/autograd.h"
 #include "data/tokenizer/byte_tokenizer.h"
@@ -15,6 +18,7 @@
 #include "models/generation/special_tokens.h"
 #include "models/generation/stop_strings.h"
 #include "models/generation/token_choice.h"
+#include "models/generation/written_text.h"
 #include "models/model_keys.h"
 
 namespace tessera::models {
@@ -93,6 +97,30 @@ TEST(GenerateTest, SameSeedSameText) {
   EXPECT_NE(Continue(*model, {{1, 2}}, config)[0].ids, first);
 }
 
+TEST(GenerateTest, SeveralTextsOfAPromptAreItsRows) {
+  const auto model = SmallModel();
+  GenerationConfig config = {.max_new_tokens = 12, .do_sample = true, .temperature = 2};
+  config.num_return_sequences = 3;
+  std::vector<int64_t> told;
+  const auto texts =
+      Continue(*model, {{1, 2}, {5}}, config, {.on_result = [&](int64_t row, const auto&) {
+        told.push_back(row);
+        return OkStatus();
+      }});
+  ASSERT_EQ(texts.size(), 6u);
+  EXPECT_EQ(told, (std::vector<int64_t>{0, 1, 2, 3, 4, 5}));
+  std::set<Ids> different;
+  for (size_t i = 0; i < texts.size(); ++i) {
+    EXPECT_EQ(texts[i].prompt, i < 3 ? (Ids{1, 2}) : Ids{5});
+    different.insert(texts[i].ids);
+  }
+  EXPECT_EQ(different.size(), 6u);
+  // The same as of the prompt written out.
+  config.num_return_sequences = 1;
+  const auto rows = Continue(*model, {{1, 2}, {1, 2}, {1, 2}, {5}, {5}, {5}}, config);
+  for (size_t i = 0; i < texts.size(); ++i) EXPECT_EQ(texts[i].ids, rows[i].ids) << i;
+}
+
 TEST(GenerateTest, ManyThreadsGenerateFromOneModel) {
   const auto model = SmallModel();
   constexpr size_t kThreads = 8;
@@ -157,6 +185,34 @@ TEST(GenerateTest, TextIsStreamedAndCutAtStopStrings) {
   EXPECT_EQ(cut.end, GenerationResult::End::kStopString);
 }
 
+TEST(GenerateTest, MarksThatAreSpecialTokensAreText) {
+  const auto model = SmallModel(260);
+  const data::ByteTokenizer tokenizer;
+  GenerationConfig config = {.max_new_tokens = 4};
+  // "aa" might begin the stop string: what is held back comes before the mark.
+  config.stop_strings = {"aab"};
+  const auto write = [&](std::vector<int64_t> shown) {
+    std::string told;
+    auto text = *WrittenText::Of(*model,
+                                 {.prompt = std::vector<int64_t>{1},
+                                  .config = config,
+                                  .shown_tokens = std::move(shown),
+                                  .on_token =
+                                      [&](int64_t, std::string_view piece, const TokenScores*) {
+                                        told += Concat(piece, "|");
+                                        return OkStatus();
+                                      }},
+                                 &tokenizer);
+    for (const int64_t id : {int64_t{'a'}, int64_t{'a'}, int64_t{256}, int64_t{'b'}}) {
+      EXPECT_TRUE(text->Add(id).ok());
+    }
+    EXPECT_EQ(text->done(), true);
+    return told;
+  };
+  EXPECT_EQ(write({256}), "||aa<|endoftext|>|b|");
+  EXPECT_EQ(write({}), "||||");  // "aab" is there
+}
+
 TEST(GenerateTest, OneBeamPerTokenFindsTheLikeliestText) {
   // With as many beams as there are texts of one token less, the search is exhaustive.
   const auto model = SmallModel(5);
@@ -207,6 +263,39 @@ TEST(GenerateTest, OneBeamPerTokenFindsTheLikeliestText) {
               }
               return true;
             }));
+}
+
+TEST(GenerateTest, SeveralTextsOfBeamsAreTheBest) {
+  const auto model = SmallModel(5);
+  // Exhaustive: all texts of two tokens by their likelihood.
+  std::vector<std::pair<double, Ids>> all;
+  for (int64_t code = 0; code < 25; ++code) {
+    const Ids ids = {code / 5, code % 5};
+    double log_p = 0;
+    for (size_t i = 0; i < ids.size(); ++i) {
+      Ids before = {1, 3};
+      before.insert(before.end(), ids.begin(), ids.begin() + static_cast<std::ptrdiff_t>(i));
+      std::vector<double> scores = FullPass(*model, before);
+      LogSoftmaxInPlace(scores);
+      log_p += scores[static_cast<size_t>(ids[i])];
+    }
+    all.emplace_back(-log_p, ids);
+  }
+  std::sort(all.begin(), all.end());
+  GenerationConfig config = {.max_new_tokens = 2, .num_beams = 5};
+  config.num_return_sequences = 4;
+  const auto texts = Continue(*model, {{1, 3}, {2}}, config);
+  ASSERT_EQ(texts.size(), 8u);
+  for (size_t i = 0; i < 4; ++i) EXPECT_EQ(texts[i].ids, all[i].second) << i;
+  EXPECT_EQ(Continue(*model, {{2}}, config)[3].ids, texts[7].ids);
+  config.num_return_sequences = 6;
+  EXPECT_EQ(FailureOf(*model, {1}, config),
+            "num_return_sequences must be at most num_beams, 5, not 6");
+  // One token each: there are no more texts than tokens.
+  config = {.max_new_tokens = 1, .num_beams = 8};
+  config.num_return_sequences = 7;
+  EXPECT_EQ(FailureOf(*model, {1}, config),
+            "num_return_sequences is 7, and there are only 5 texts");
 }
 
 TEST(GenerateTest, WhatCannotBeDoneIsRefused) {

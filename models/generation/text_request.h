@@ -64,6 +64,8 @@ struct TextRequest {
   // How many of the likeliest tokens scores name beside the one that was taken; -1: new tokens have
   // no scores. Log-probabilities are those of the raw logits, before penalties and temperature.
   int64_t top_scores = -1;
+  // Special tokens whose text is a part of the new text: marks that a reader of the text looks for.
+  std::vector<int64_t> shown_tokens = {};
 
   // What the new tokens' text must fit; nullptr: anything. The text ends where it is complete: end
   // tokens come nowhere else, and must come where nothing else may follow. As the limit of new

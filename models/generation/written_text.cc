@@ -204,7 +204,11 @@ Status WrittenText::Add(int64_t id, const TokenScores* scores) {
   ids_.push_back(id);
   result_.ids.push_back(id);
   std::string text;
-  if (decoder_) text = stop_.Push(decoder_->Push(static_cast<int32_t>(id)));
+  if (decoder_) {
+    const auto token = static_cast<int32_t>(id);
+    const bool shown = std::ranges::find(request_.shown_tokens, id) != request_.shown_tokens.end();
+    text = stop_.Push(shown ? decoder_->PushShown(token) : decoder_->Push(token));
+  }
   if (grammar_) grammar_->Add(static_cast<int32_t>(id));
   if (const auto end = EndAfter(id)) {
     done_ = true;

@@ -23,7 +23,6 @@ using models::TextRequest;
 using models::TokenScores;
 using nlohmann::ordered_json;
 
-constexpr int64_t kMostChoices = 128;
 constexpr int64_t kMostLogprobs = 20;
 
 struct ChatRequest {
@@ -36,12 +35,18 @@ struct ChatRequest {
   bool stream = false;
   bool stream_usage = false;
   AnswerReaderOptions reading = {};
+  std::vector<int64_t> marks = {};  // the special tokens among those that `reading` looks for
 };
 
-// `content` as one text: templates get no list of parts.
+// `content` as one text: templates get no list of parts, and an empty text of an answer that only
+// calls tools, which clients leave out.
 StatusOr<ordered_json> WithTextContent(ordered_json messages) {
   if (!messages.is_array()) return InvalidArgument("must be a list of messages");
   for (ordered_json& message : messages) {
+    if (message.is_object() && message.contains("tool_calls") &&
+        message.value("content", ordered_json()).is_null()) {
+      message["content"] = "";
+    }
     const auto content = message.is_object() ? message.find("content") : message.end();
     if (content == message.end() || !content->is_array()) continue;
     std::string text;
@@ -120,7 +125,7 @@ StatusOr<ChatRequest> Read(Service& service, Fields& fields) {
   ChatRequest request;
   request.adapter = ModelField(fields, service);
   nlohmann::json asked = SamplingFields(fields, served);
-  request.choices = fields.Integer("n", 1, kMostChoices).value_or(1);
+  request.choices = ChoicesField(fields, &asked);
   const bool logprobs = fields.Flag("logprobs").value_or(false);
   const auto top = fields.Integer("top_logprobs", 0, kMostLogprobs);
   if (top && !logprobs) fields.Fail("top_logprobs", "needs `logprobs`: true");
@@ -147,6 +152,9 @@ StatusOr<ChatRequest> Read(Service& service, Fields& fields) {
   request.reading = {.calls = tools.form, .names = tools.names};
   if (!tools.parallel) request.reading.most_calls = 1;
   request.reading.reasons = KnowsReasoning(chat_template);
+  for (const std::string& mark : MarksOf(tools.form, request.reading.reasons)) {
+    if (const auto id = served.tokenizer.FindSpecial(mark)) request.marks.push_back(*id);
+  }
   // What the conversation says is asked for first, so that no key of it counts as unknown.
   auto prompt = ReadConversation(service, fields);
   if (!prompt.ok()) fields.Fail("messages", prompt.status());
@@ -184,13 +192,14 @@ class ChatCompletions : public Answer {
                        .row = i,
                        .adapter = request_.adapter,
                        .top_scores = request_.logprobs,
+                       .shown_tokens = request_.marks,
                        .grammar = request_.grammar});
     }
     return texts;
   }
 
  protected:
-  void OnToken(size_t i, int64_t id, std::string_view piece, const TokenScores* scores) override {
+  void OnToken(size_t i, int64_t, std::string_view piece, const TokenScores* scores) override {
     std::string& logprobs = choices_[i].logprobs;
     const size_t before = logprobs.capacity();
     if (scores != nullptr) {
@@ -198,15 +207,7 @@ class ChatCompletions : public Answer {
     }
     Keep(piece.size() + logprobs.capacity() - before);
     if (streams()) BeginChoice(i);
-    AnswerReader& reader = choices_[i].reader;
-    if (!piece.empty()) Take(i, reader.Push(piece));
-    // Texts leave out special tokens, some of which mark a part.
-    const data::Tokenizer& tokenizer = service().served().tokenizer;
-    const auto token = static_cast<int32_t>(id);
-    if (!tokenizer.IsSpecial(token)) return;
-    if (const auto mark = tokenizer.TokenBytes(token); reader.IsMark(mark)) {
-      Take(i, reader.Push(mark));
-    }
+    if (!piece.empty()) Take(i, choices_[i].reader.Push(piece));
   }
 
   void OnEnd(size_t i, const GenerationResult& result) override {

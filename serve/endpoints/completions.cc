@@ -18,7 +18,6 @@ using models::TextRequest;
 using models::TokenScores;
 using nlohmann::ordered_json;
 
-constexpr int64_t kMostChoices = 128;
 constexpr int64_t kMostLogprobs = 20;
 constexpr size_t kMostPrompts = 2048;
 
@@ -86,7 +85,7 @@ StatusOr<CompletionRequest> Read(Service& service, Fields& fields) {
   CompletionRequest request;
   request.adapter = ModelField(fields, service);
   nlohmann::json asked = SamplingFields(fields, served);
-  request.choices = fields.Integer("n", 1, kMostChoices).value_or(1);
+  request.choices = ChoicesField(fields, &asked);
   request.logprobs = fields.Integer("logprobs", 0, kMostLogprobs).value_or(-1);
   request.echo = fields.Flag("echo").value_or(false);
   request.stream = fields.Flag("stream").value_or(false);

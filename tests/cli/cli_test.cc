@@ -150,6 +150,8 @@ TEST_F(CliTest, WrongUsage) {
   ExpectError({"generate", "--model", "x", "--qqqqqqqqq=1"}, 2, "unknown flag '--qqqqqqqqq'");
   ExpectError({"generate", "-x"}, 2, "unknown flag '-x'");
   ExpectError({"generate", "--my_flag"}, 2, "unknown flag '--my_flag' of");
+  ExpectError({"generate", "--model", "x", "--chat", "--n", "2"}, 2,
+              "--num-return-sequences above 1 does not go with --chat");
   ExpectError({"forward", "--model"}, 2, "--model needs a value");
   ExpectError({"forward", "--model", *model_}, 2, "--inputs is required");
   ExpectError({"models", "surplus"}, 2, "surplus");

@@ -79,6 +79,7 @@ std::string FlagOf(std::string key) {
 json Beside(const std::string& key) {
   json asked = {{"max_new_tokens", 6}};
   if (key == "length_penalty" || key == "early_stopping") asked["num_beams"] = 3;
+  if (key == "num_return_sequences") asked["do_sample"] = true;
   return asked;
 }
 
@@ -145,17 +146,23 @@ TEST_F(EverySettingTest, IsTakenAlike) {
     const auto expected =
         models::Generate(**model, {{97, 98, 99}}, *wanted, {.tokenizer = &tokenizer});
     ASSERT_TRUE(expected.ok()) << Message(expected.status());
-    const Ids& ids = expected->front().ids;
+    EXPECT_EQ(std::ssize(*expected), wanted->num_return_sequences);
 
     const Outcome command = Command(asked);
-    std::string line = "97,98,99";
-    for (const int64_t id : ids) line += "," + std::to_string(id);
-    EXPECT_EQ(command.out, line + "\n") << command.err;
+    std::string lines;
+    Ids all;
+    for (const models::GenerationResult& result : *expected) {
+      lines += "97,98,99";
+      for (const int64_t id : result.ids) lines += "," + std::to_string(id);
+      lines += "\n";
+      all.insert(all.end(), result.ids.begin(), result.ids.end());
+    }
+    EXPECT_EQ(command.out, lines) << command.err;
 
     Ids written;
     std::string message;
     EXPECT_EQ(Library(asked, &written, &message), TSR_OK) << message;
-    EXPECT_EQ(written, ids);
+    EXPECT_EQ(written, all);
 
     const net::HttpResponse response = Post(server.url(), asked);
     const json answer = json::parse(response.body, nullptr, false);
@@ -164,13 +171,53 @@ TEST_F(EverySettingTest, IsTakenAlike) {
       EXPECT_EQ(answer["error"]["message"], "num_beams: a server does not search beams");
     } else {
       ASSERT_EQ(response.status, 200) << response.body;
-      EXPECT_EQ(answer["choices"][0]["text"], ReplaceInvalidUtf8(expected->front().text));
+      ASSERT_EQ(answer["choices"].size(), expected->size());
+      for (size_t i = 0; i < expected->size(); ++i) {
+        EXPECT_EQ(answer["choices"][i]["text"], ReplaceInvalidUtf8((*expected)[i].text));
+      }
     }
 
     GenerationConfig of_file;
     ASSERT_TRUE(models::ApplyGenerationJson(asked, "generation_config.json", &of_file).ok());
     EXPECT_EQ(option.Get(&of_file), asked[option.key]);
     EXPECT_EQ(models::NotApplied("", of_file), "");
+  }
+}
+
+// What changes the text and is not here: whoever asks for it is told, and a folder that asks for it
+// is opened.
+TEST_F(EverySettingTest, WhatIsNotSupportedIsRefusedByItsName) {
+  const RunningServe server(*model_, Path("serve"));
+  json file = json::object();
+  std::vector<std::string> keys;
+  for (const models::UnsupportedSetting& key : models::UnsupportedSettings()) {
+    SCOPED_TRACE(key.key);
+    keys.push_back(key.key);
+    file[key.key] = 3;
+    const Outcome command = Run({"generate", *model_, "--ids", "97", FlagOf(key.key) + "=3"});
+    EXPECT_EQ(command.code, 2);
+    const std::string refused = "error: " + FlagOf(key.key) + " is refused: " + key.Reason();
+    EXPECT_TRUE(command.err.starts_with(refused)) << command.err;
+    EXPECT_EQ(std::count(command.err.begin(), command.err.end(), '\n'), 1) << command.err;
+    tsr_generate_options options = {};
+    options.size = sizeof(options);
+    std::string message;
+    EXPECT_EQ(CodeOf(tsr_generate_options_set(&options, key.key.c_str(), "3"), &message),
+              TSR_INVALID_ARGUMENT);
+    EXPECT_EQ(message, "tsr_generate_options: " + key.key + ": " + key.Reason());
+    const net::HttpResponse response = Post(server.url(), {{key.key, 3}});
+    EXPECT_EQ(response.status, 400);
+    EXPECT_EQ(json::parse(response.body)["error"]["message"], key.key + ": " + key.Reason());
+    EXPECT_EQ(Post(server.url(), {{key.key, key.neutral}, {"max_tokens", 1}}).status, 200);
+  }
+  const std::string folder = Path("folder");
+  fs::copy(*model_, folder);
+  std::ofstream(folder + "/generation_config.json") << file;
+  const Outcome loaded = Run({"generate", folder, "--ids", "97", "--max-new-tokens", "2"});
+  EXPECT_EQ(loaded.code, 0);
+  EXPECT_EQ(std::count(loaded.err.begin(), loaded.err.end(), '\n'), 1) << loaded.err;
+  for (const std::string& key : keys) {
+    EXPECT_NE(loaded.err.find("'" + key + "': 3"), std::string::npos) << loaded.err;
   }
 }
 

@@ -165,7 +165,8 @@ TEST_F(ServeJsonTest, RefusesFormatsByName) {
 const std::pair<const char*, const char*> kForms[] = {
     {"qwen", "<tool_call></tool_call>"},
     {"llama", R"({"name": function name, "parameters": its})"},
-    {"mistral", "[TOOL_CALLS]"}};
+    {"mistral", "[TOOL_CALLS]"},
+    {"mistral_names", "[TOOL_CALLS]...[ARGS]"}};
 
 const ordered_json kTools = ordered_json::parse(
     R"([{"type": "function", "function": {"name": "weather", "parameters": {"type": "object",)"
@@ -186,7 +187,7 @@ TEST_F(ServeJsonTest, ACallThatIsAskedForIsMade) {
     const std::string folder = FolderWithTemplate(
         Folder(), Path(name),
         std::string("{% if tools %}") + form +
-            "{{ tools | tojson }}{% endif %}{% for m in messages %}<|user|>{{ m.content }}"
+            "{{ tools | tojson }}{% endif %}{% for m in messages %}<|user|>{{ m.content.strip() }}"
             "{% for c in m.tool_calls or [] %}{{ c.function.arguments.city }}{% endfor %}"
             "{% endfor %}<|assistant|>");
     const RunningServe server(folder, Path(std::string(name) + ".log"));
@@ -240,6 +241,7 @@ TEST_F(ServeJsonTest, ACallThatIsAskedForIsMade) {
     const ordered_json second = Post(client, kChat, body);
     EXPECT_EQ(second["choices"][0]["finish_reason"], "tool_calls") << second;
     body["messages"][1]["tool_calls"][0]["function"]["arguments"] = arguments;
+    body["messages"][1].erase("content");
     const ordered_json again = Post(client, kChat, body);
     EXPECT_EQ(again["usage"], second["usage"]);
     EXPECT_EQ(again["choices"][0]["message"]["tool_calls"][0]["function"],
@@ -248,6 +250,50 @@ TEST_F(ServeJsonTest, ACallThatIsAskedForIsMade) {
     body["tool_choice"] = "none";
     EXPECT_FALSE(Post(client, kChat, body)["choices"][0]["message"].contains("tool_calls"));
   }
+}
+
+// The folder's tokenizer has more special tokens; the ids of the first one.
+int64_t AddSpecialTokens(const std::string& folder, const std::vector<std::string>& texts) {
+  const std::string path = folder + "/tokenizer.json";
+  std::ifstream file(path);
+  ordered_json json = ordered_json::parse(file);
+  ordered_json& added = json["added_tokens"];
+  const int64_t first = added.back()["id"].get<int64_t>() + 1;
+  for (const std::string& text : texts) {
+    ordered_json token = added.back();
+    token["id"] = token["id"].get<int64_t>() + 1;
+    token["content"] = text;
+    added.push_back(std::move(token));
+  }
+  std::ofstream(path) << json;
+  return first;
+}
+
+TEST_F(ServeJsonTest, MarksOfCallsMayBeSpecialTokens) {
+  const std::string folder = FolderWithTemplate(
+      Folder(), Path("special"), "{{ messages[0].content }}{# [TOOL_CALLS][ARGS] #}");
+  const int64_t begin = AddSpecialTokens(folder, {"[TOOL_CALLS]", "[ARGS]"});
+  const RunningServe server(folder, Path("log"));
+  HttpClient client = ClientOf(server);
+  // Special tokens as soon as they may come: that of [ARGS] is read.
+  ordered_json body = {{"messages", {{{"role", "user"}, {"content", "Is it warm?"}}}},
+                       {"tools", kTools},
+                       {"tool_choice", "required"},
+                       {"logprobs", true},
+                       {"logit_bias", {{std::to_string(begin + 1), 100}}},
+                       {"max_tokens", 90}};
+  const ordered_json choice = Post(client, kChat, body)["choices"][0];
+  EXPECT_EQ(choice["finish_reason"], "tool_calls") << choice;
+  EXPECT_EQ(choice["message"]["tool_calls"].size(), 1u) << choice;
+  EXPECT_NE(choice["logprobs"].dump().find("[ARGS]"), std::string::npos) << choice;
+  // A call that is none stays text, with its marks; without tools they are no text.
+  body.erase("tool_choice");
+  body["logit_bias"] = {{std::to_string(begin), 100}};
+  body["max_tokens"] = 2;
+  EXPECT_EQ(Post(client, kChat, body)["choices"][0]["message"]["content"],
+            "[TOOL_CALLS][TOOL_CALLS]");
+  body.erase("tools");
+  EXPECT_EQ(Post(client, kChat, body)["choices"][0]["message"]["content"], "");
 }
 
 TEST_F(ServeJsonTest, RefusesToolsByName) {

@@ -3,17 +3,29 @@
 
     python tests/parity/json_schemas.py --walks bazel-bin/tests/parity/json_walks \
         --tokenizer byte --tokenizer path/to/gpt2 --schemas 2000
+    python tests/parity/json_schemas.py --tessera bazel-bin/tools/tessera --model MODEL --schemas 2000
+    python tests/parity/json_schemas.py --tessera bazel-bin/tools/tessera --model MODEL --cost 10
+
+The first writes texts without any sense, the second those of a model, which a server samples. The third
+compares a token's processor time with a schema and without, in turns.
 
 Every answer that is complete fits its schema, every answer is complete where its tokens sufficed at
 the beginning, and every document that fits is accepted, compact and indented.
 """
 
 import argparse
+import concurrent.futures
+import contextlib
+import itertools
 import json
+import os
 import random
+import statistics
 import string
 import subprocess
 import sys
+import urllib.error
+import urllib.request
 
 import jsonschema
 
@@ -237,14 +249,125 @@ def check(walks, tokenizer, count, seed):
     return bad
 
 
+@contextlib.contextmanager
+def served(tessera, model, *flags):
+    """A server's address and the number of its process."""
+    command = [tessera, "serve", "--model", model, "--port", "0", *flags]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
+        try:
+            yield server.stdout.readline().split()[-1], server.pid
+        finally:
+            server.terminate()
+
+
+def post(url, body):
+    request = urllib.request.Request(url + "/v1/completions", json.dumps(body).encode())
+    try:
+        with urllib.request.urlopen(request, timeout=900) as response:
+            return json.load(response)
+    except urllib.error.HTTPError as error:
+        return json.load(error)
+
+
+def format_of(schema):
+    return {"type": "json_schema", "json_schema": {"name": "answer", "schema": schema}}
+
+
+def check_model(tessera, model, count, seed):
+    made = list(cases(count, seed))
+    wrong, complete, cut, refused = [], 0, 0, 0
+    with served(tessera, model, "--slots", "8", "--max-waiting", "64", "--timeout", "900") as (url, _), \
+            concurrent.futures.ThreadPoolExecutor(16) as threads:
+        def answer(case):
+            return post(url, {"prompt": "An example as JSON:\n", "max_tokens": case["tokens"],
+                              "temperature": 1, "seed": case["seed"],
+                              "response_format": format_of(case["schema"])})
+        for (case, validator), said in zip(made, threads.map(answer, [c for c, _ in made])):
+            schema = json.dumps(case["schema"])
+            if "error" in said:
+                refused += 1
+                message = said["error"]["message"]
+                if case["documents"] or not message.endswith("no value fits the schema"):
+                    wrong.append((schema, message))
+                continue
+            choice = said["choices"][0]
+            if choice["finish_reason"] != "stop":
+                try:  # the last token may complete the text
+                    validator.validate(json.loads(choice["text"]))
+                    complete += 1
+                except (ValueError, jsonschema.ValidationError):
+                    cut += 1
+                continue
+            complete += 1
+            try:
+                validator.validate(json.loads(choice["text"]))
+            except (ValueError, jsonschema.ValidationError) as error:
+                wrong.append((schema, f"{choice['text']}: {str(error).splitlines()[0]}"))
+    for schema, why in wrong[:10]:
+        print(schema, why, sep="\n  ")
+    print(f"{os.path.basename(model)}: {count} schemas, {complete} answers complete and valid, {cut} beginnings "
+          f"where the tokens did not suffice, {refused} schemas that no value fits, {len(wrong)} wrong")
+    return len(wrong)
+
+
+PERSON = {"type": "object", "properties": {
+    "name": {"type": "string"}, "age": {"type": "integer", "minimum": 0, "maximum": 130},
+    "email": {"type": "string", "format": "email"},
+    "tags": {"type": "array", "items": {"type": "string", "maxLength": 20}, "maxItems": 5}},
+    "required": ["name", "age"], "additionalProperties": False}
+COSTS = {"persons": {"type": "array", "items": PERSON, "minItems": 8}, "any object": {"type": "object"},
+         "tree": {"$defs": {"node": {"type": "object", "properties": {
+             "label": {"type": "string"}, "children": {"type": "array", "items": {"$ref": "#/$defs/node"}}},
+             "required": ["label", "children"], "additionalProperties": False}}, "$ref": "#/$defs/node"}}
+
+
+def processor_seconds(pid):
+    with open(f"/proc/{pid}/stat") as file:
+        fields = file.read().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def cost(tessera, model, rounds):
+    """Milliseconds of processor time of a token, with and without each schema, in turns."""
+    with served(tessera, model, "--threads", "1") as (url, pid):
+        def milliseconds(temperature, seed, schema):
+            body = {"prompt": "Some examples as JSON:\n", "max_tokens": 200, "temperature": temperature,
+                    "seed": seed}
+            if schema is None:
+                body["min_tokens"] = 200
+            else:
+                body["response_format"] = format_of(schema)
+            before = processor_seconds(pid)
+            tokens = post(url, body)["usage"]["completion_tokens"]
+            return 1000 * (processor_seconds(pid) - before), tokens
+        milliseconds(0, 0, None)
+        for (name, schema), temperature in itertools.product(COSTS.items(), (0, 0.8)):
+            first, tokens = milliseconds(temperature, 0, schema)
+            runs = [(milliseconds(temperature, i, schema), milliseconds(temperature, i, None))
+                    for i in range(1, rounds + 1)]
+            with_schema = sum(a[0] for a, _ in runs) / sum(a[1] for a, _ in runs)
+            without = sum(b[0] for _, b in runs) / sum(b[1] for _, b in runs)
+            each = statistics.median(a[0] / a[1] / (b[0] / b[1]) for a, b in runs)
+            print(f"{name}, temperature {temperature}: {with_schema:.2f} ms a token with the schema, {without:.2f} without: "
+                  f"{100 * (with_schema / without - 1):+.1f} % (median of {rounds}: {100 * (each - 1):+.1f} %); "
+                  f"first request {first / tokens:.2f} ms a token of {tokens}", flush=True)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--walks", required=True)
-    parser.add_argument("--tokenizer", action="append", required=True)
+    parser.add_argument("--walks")
+    parser.add_argument("--tokenizer", action="append", default=[])
+    parser.add_argument("--tessera")
+    parser.add_argument("--model")
+    parser.add_argument("--cost", type=int, default=0, metavar="ROUNDS")
     parser.add_argument("--schemas", type=int, default=2000)
     parser.add_argument("--seed", type=int, default=1)
     args = parser.parse_args()
+    if args.cost:
+        return cost(args.tessera, args.model, args.cost)
     wrong = sum(check(args.walks, t, args.schemas, args.seed) for t in args.tokenizer)
+    if args.model:
+        wrong += check_model(args.tessera, args.model, args.schemas, args.seed)
     sys.exit(1 if wrong else 0)
 
 

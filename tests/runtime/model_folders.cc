@@ -145,7 +145,14 @@ std::string TextOf(const Bundle& bundle) {
 
 int Collect(void* user, const tsr_token* token) {
   auto* const generated = static_cast<Generated*>(user);
-  if (token->id >= 0) generated->ids.push_back(token->id);
+  if (token->id >= 0) {
+    std::vector<int64_t>& ids = generated->sequences[token->sequence];
+    ids.push_back(token->id);
+    generated->ids.clear();
+    for (const auto& [sequence, more] : generated->sequences) {
+      generated->ids.insert(generated->ids.end(), more.begin(), more.end());
+    }
+  }
   generated->text.append(token->text, token->length);
   generated->end = token->end;
   return 0;

@@ -4,6 +4,7 @@
 #ifndef TESSERA_TESTS_RUNTIME_MODEL_FOLDERS_H_
 #define TESSERA_TESTS_RUNTIME_MODEL_FOLDERS_H_
 
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -50,11 +51,13 @@ struct NamedTensors {
 std::string TextOf(const tsr_named_tensor* tensors, size_t count);
 std::string TextOf(const Bundle& bundle);
 
-// What tsr_generate gives for token ids; "" and a test failure where it is refused.
+// What tsr_generate gives for token ids; "" and a test failure where it is refused. Several texts
+// are there one after the other.
 struct Generated {
   std::vector<int64_t> ids;
   std::string text;
   int end = TSR_END_NONE;
+  std::map<int64_t, std::vector<int64_t>> sequences;
 };
 Generated GenerateWith(tsr_context* context, const std::vector<int64_t>& prompt,
                        const tsr_generate_options* options = nullptr);

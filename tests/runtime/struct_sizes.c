@@ -26,6 +26,7 @@ int main(void) {
   LINE(tsr_generate_options, seed); /* 0.7.0 */
   LINE(tsr_generate_options, settings);
   LINE(tsr_generate_options, json_schema);
-  LINE(tsr_token, end);
+  LINE(tsr_token, end); /* 0.7.0 */
+  LINE(tsr_token, sequence);
   return 0;
 }

@@ -331,8 +331,9 @@ void StepInto(const ByteGrammar& grammar, const GrammarPoint& point, uint8_t byt
       StepInto(grammar, {start, point.stack}, byte, next);
     } else if (depth < kDeepestCall) {
       StepInto(grammar,
-               {start, std::make_shared<const GrammarStack>(call.to, point.stack, depth + 1)}, byte,
-               next);
+               {start, std::make_shared<const GrammarStack>(
+                           GrammarStack{call.to, point.stack, depth + 1})},
+               byte, next);
     }
   }
   if (point.stack != nullptr && grammar.accepts(point.state)) {

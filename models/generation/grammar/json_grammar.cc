@@ -9,6 +9,7 @@
 
 #include "base/json_ordered.h"
 #include "models/generation/grammar/json_characters.h"
+#include "models/generation/grammar/json_syntax.h"
 #include "models/generation/grammar/schema_facts.h"
 
 namespace tessera::models {
@@ -17,18 +18,13 @@ namespace {
 using nlohmann::ordered_json;
 using Facts = SchemaFacts;
 
-constexpr int kMostIndent = 40;
-constexpr int kMostTabs = 10;
 constexpr int64_t kMostItems = 4096;
 constexpr int64_t kMostAdditional = 1024;
 constexpr int64_t kLongestText = 100'000;
 constexpr size_t kMostTexts = 1000;  // rules of strings with bounds of their own
-constexpr int kDeepestConstant = 200;
 constexpr int kMostRefs = 100;
 constexpr size_t kMostRules = 20'000;
 constexpr size_t kMostProperties = 2000;
-
-Symbol CallOf(int rule) { return kFirstCall + static_cast<Symbol>(rule); }
 
 // The rules of one schema. A rule is begun where it is first called and written later, so that
 // schemas may contain themselves, and nesting needs no stack.
@@ -37,17 +33,20 @@ class Rules {
   Rules(const ordered_json& schema, const std::string& where, JsonObjects objects)
       : reader_(schema, where), objects_(objects) {}
 
-  StatusOr<ByteGrammar> Write(const ordered_json& schema) {
+  StatusOr<ByteGrammar> Write(const std::vector<JsonBehindText>& alternatives) {
     const int root = grammar_.AddRule();
     indent_ = grammar_.AddRule();
-    TESSERA_RETURN_IF_ERROR(WriteIndent());
+    TESSERA_RETURN_IF_ERROR(Define(indent_, JsonIndent()));
     Nfa nfa;
-    const int value = nfa.Add();
     const int end = nfa.Add();
-    nfa.Empty(nfa.start(), value);
-    nfa.Edge(nfa.start(), ' ', value);
-    nfa.Edge(value, CallOf(RuleOf({&schema})), end);
     nfa.Accept(end);
+    for (const auto& [text, schema] : alternatives) {
+      const int begin = nfa.Text(nfa.start(), text);
+      const int value = nfa.Add();
+      nfa.Empty(begin, value);
+      nfa.Edge(begin, ' ', value);
+      nfa.Edge(value, CallOf(RuleOf({schema})), end);
+    }
     TESSERA_RETURN_IF_ERROR(Define(root, nfa));
     while (!open_.empty()) {
       const auto [schemas, rule] = open_.front();
@@ -56,9 +55,9 @@ class Rules {
       TESSERA_RETURN_IF_ERROR(WriteSchemas(schemas, rule));
     }
     if (const Status status = grammar_.Finish(root); !status.ok()) {
-      return InvalidArgument(reader_.At(&schema), Message(status) == "no text fits"
-                                                      ? "no value fits the schema"
-                                                      : Message(status));
+      return InvalidArgument(reader_.At(alternatives[0].schema), Message(status) == "no text fits"
+                                                                     ? "no value fits the schema"
+                                                                     : Message(status));
     }
     return std::move(grammar_);
   }
@@ -106,26 +105,6 @@ class Rules {
     if (states_ > 5 * kMostStates) return TooLarge({});
     grammar_.Define(rule, dfa);
     return OkStatus();
-  }
-
-  Status WriteIndent() {
-    Nfa nfa;
-    const int line = nfa.Text(nfa.start(), "\n");
-    nfa.Accept(line);
-    for (const auto& [blank, most] : {std::pair{' ', kMostIndent}, std::pair{'\t', kMostTabs}}) {
-      int from = line;
-      for (int i = 0; i < most; ++i) {
-        from = nfa.Text(from, std::string(1, blank));
-        nfa.Accept(from);
-      }
-    }
-    return Define(indent_, nfa);
-  }
-
-  void AddSpace(Nfa* nfa, int from, int to) const {
-    nfa->Empty(from, to);
-    nfa->Edge(from, ' ', to);
-    nfa->Edge(from, CallOf(indent_), to);
   }
 
   Status WriteSchemas(const Schemas& schemas, int rule) {
@@ -242,7 +221,7 @@ class Rules {
                                "arrays and objects in 'enum' or 'const' are not supported beside "
                                "keywords for their items and properties");
       }
-      const int to = AddConstant(value, nfa, nfa->start(), 0);
+      const int to = AddJsonConstant(value, indent_, nfa, nfa->start());
       if (to < 0) return TooLarge(schemas);
       nfa->Empty(to, end);
     }
@@ -255,47 +234,6 @@ class Rules {
            facts.min_properties > 0 || facts.max_properties;
   }
 
-  // One JSON value; the state behind it, < 0 where it is nested too deeply.
-  int AddConstant(const ordered_json& value, Nfa* nfa, int from, int depth) const {
-    if (depth > kDeepestConstant) return -1;
-    if (value.is_string()) return AddQuoted(value.get<std::string>(), nfa, from);
-    if (!value.is_structured()) return nfa->Text(from, value.dump());
-    const bool object = value.is_object();
-    int at = nfa->Add();
-    AddSpace(nfa, nfa->Text(from, object ? "{" : "["), at);
-    bool first = true;
-    for (const auto& [key, part] : value.items()) {
-      if (!first) {
-        const int next = nfa->Add();
-        AddSpace(nfa, nfa->Text(at, ","), next);
-        at = next;
-      }
-      if (object) at = AddColon(nfa, AddQuoted(key, nfa, at));
-      at = AddConstant(part, nfa, at, depth + 1);
-      if (at < 0) return -1;
-      first = false;
-    }
-    const int last = nfa->Add();
-    if (first) {
-      nfa->Empty(at, last);
-    } else {
-      AddSpace(nfa, at, last);
-    }
-    return nfa->Text(last, object ? "}" : "]");
-  }
-
-  static int AddQuoted(const std::string& text, Nfa* nfa, int from) {
-    return nfa->Text(AddJsonText(text, nfa, nfa->Text(from, "\"")), "\"");
-  }
-
-  static int AddColon(Nfa* nfa, int from) {
-    const int colon = nfa->Text(from, ":");
-    const int value = nfa->Add();
-    nfa->Empty(colon, value);
-    nfa->Edge(colon, ' ', value);
-    return value;
-  }
-
   void AddArray(const Facts& facts, Nfa* nfa, int from, int end) {
     const int64_t listed = std::ssize(facts.prefix_items);
     const int64_t most = facts.max_items ? std::min(*facts.max_items, kMostItems) : -1;
@@ -305,11 +243,11 @@ class Rules {
     const int begin = nfa->Text(from, "[");
     const int close = nfa->Add();
     const int bracket = nfa->Add();
-    AddSpace(nfa, close, bracket);
+    AddJsonSpace(indent_, nfa, close, bracket);
     nfa->Edge(bracket, ']', end);
     if (facts.min_items == 0) nfa->Empty(begin, close);
     int next = nfa->Add();  // an item may follow
-    AddSpace(nfa, begin, next);
+    AddJsonSpace(indent_, nfa, begin, next);
     for (int64_t i = 0;; ++i) {
       if (most >= 0 && i == blocks) return;
       const Schemas& schemas =
@@ -319,9 +257,9 @@ class Rules {
       if (i + 1 >= facts.min_items) nfa->Empty(behind, close);
       const int comma = nfa->Text(behind, ",");
       // Without an upper bound the last block is its own successor.
-      if (most < 0 && i >= blocks) return AddSpace(nfa, comma, next);
+      if (most < 0 && i >= blocks) return AddJsonSpace(indent_, nfa, comma, next);
       next = nfa->Add();
-      AddSpace(nfa, comma, next);
+      AddJsonSpace(indent_, nfa, comma, next);
     }
   }
 
@@ -440,13 +378,13 @@ Status Rules::AddObject(const Facts& given, const Schemas& schemas, Nfa* nfa, in
   const int begin = nfa->Text(nfa->start(), "{");
   const int close = nfa->Add();
   const int brace = nfa->Add();
-  AddSpace(nfa, close, brace);
+  AddJsonSpace(indent_, nfa, close, brace);
   nfa->Edge(brace, '}', end);
   TESSERA_ASSIGN_OR_RETURN(const int name, NameRule(facts));
   const int additional = RuleOf(facts.additional);
   Members members{facts, nfa, close};
   const Members::Place first = {0, 0, 0, false};
-  AddSpace(nfa, begin, members.StateOf(first, true));
+  AddJsonSpace(indent_, nfa, begin, members.StateOf(first, true));
   if (members.MayClose(first)) nfa->Empty(begin, close);
   while (!members.open.empty()) {
     const auto [place, begins] = members.open.back();
@@ -454,14 +392,15 @@ Status Rules::AddObject(const Facts& given, const Schemas& schemas, Nfa* nfa, in
     const int at = members.StateOf(place, begins);
     if (!begins) {
       if (members.MayClose(place)) nfa->Empty(at, close);
-      if (members.MayGrow(place)) AddSpace(nfa, nfa->Text(at, ","), members.StateOf(place, true));
+      if (members.MayGrow(place))
+        AddJsonSpace(indent_, nfa, nfa->Text(at, ","), members.StateOf(place, true));
       continue;
     }
     if (!members.MayGrow(place)) continue;
     if (place.next == size) {
       const int named = nfa->Add();
       nfa->Edge(at, CallOf(name), named);
-      nfa->Edge(AddColon(nfa, named), CallOf(additional),
+      nfa->Edge(AddJsonColon(nfa, named), CallOf(additional),
                 members.StateOf(members.Behind(place, size, true), false));
       continue;
     }
@@ -471,7 +410,8 @@ Status Rules::AddObject(const Facts& given, const Schemas& schemas, Nfa* nfa, in
       ++skipped.next;
       nfa->Empty(at, members.StateOf(skipped, true));
     }
-    nfa->Edge(AddColon(nfa, AddQuoted(property.name, nfa, at)), CallOf(RuleOf(property.schemas)),
+    nfa->Edge(AddJsonColon(nfa, AddJsonQuoted(property.name, nfa, at)),
+              CallOf(RuleOf(property.schemas)),
               members.StateOf(members.Behind(place, place.next + 1, false), false));
     if (nfa->states().size() > 20 * kMostStates) return TooLarge(schemas);
   }
@@ -479,14 +419,20 @@ Status Rules::AddObject(const Facts& given, const Schemas& schemas, Nfa* nfa, in
 }
 
 ByteGrammar GrammarOf(const ordered_json& schema) {
-  return *Rules(schema, "", JsonObjects::kOpen).Write(schema);
+  return *Rules(schema, "", JsonObjects::kOpen).Write({{"", &schema}});
 }
 
 }  // namespace
 
 StatusOr<ByteGrammar> JsonSchemaGrammar(const ordered_json& schema, const std::string& where,
                                         JsonObjects objects) {
-  return Rules(schema, where, objects).Write(schema);
+  return JsonBehindTextGrammar(schema, {{"", &schema}}, where, objects);
+}
+
+StatusOr<ByteGrammar> JsonBehindTextGrammar(const ordered_json& document,
+                                            const std::vector<JsonBehindText>& alternatives,
+                                            const std::string& where, JsonObjects objects) {
+  return Rules(document, where, objects).Write(alternatives);
 }
 
 StatusOr<std::shared_ptr<const TokenGrammar>> TokenGrammarOfSchema(

@@ -19,6 +19,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/status.h"
 #include "data/tokenizer/tokenizer.h"
@@ -38,7 +39,18 @@ StatusOr<ByteGrammar> JsonSchemaGrammar(const nlohmann::ordered_json& schema,
                                         const std::string& where,
                                         JsonObjects objects = JsonObjects::kOpen);
 
-// The same of a schema as text, over a tokenizer's tokens. The tokenizer must outlive it.
+// A value of `schema`, a part of a document, behind a text.
+struct JsonBehindText {
+  std::string text;
+  const nlohmann::ordered_json* schema;
+};
+
+// One of several, which refer to one another within the document.
+StatusOr<ByteGrammar> JsonBehindTextGrammar(const nlohmann::ordered_json& document,
+                                            const std::vector<JsonBehindText>& alternatives,
+                                            const std::string& where, JsonObjects objects);
+
+// A schema as text, over a tokenizer's tokens. The tokenizer must outlive it.
 // InvalidArgument also for what is no JSON.
 StatusOr<std::shared_ptr<const TokenGrammar>> TokenGrammarOfSchema(
     std::string_view schema, const std::string& where, const data::Tokenizer& tokenizer);

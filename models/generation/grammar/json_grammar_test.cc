@@ -228,6 +228,26 @@ TEST(JsonGrammarTest, FreeForms) {
   EXPECT_FALSE(Accepts(JsonValueGrammar(), std::string(600, '[') + std::string(600, ']')));
 }
 
+TEST(JsonGrammarTest, ValuesBehindTexts) {
+  const ordered_json document = ordered_json::parse(
+      R"({"a": {"type": "object", "properties": {"b": {"$ref": "#/b"}}, "required": ["b"]},)"
+      R"( "b": {"type": "integer"}})");
+  const auto grammar =
+      JsonBehindTextGrammar(document, {{"f[ARGS]", &document["a"]}, {"fg[ARGS]", &document["b"]}},
+                            "tools", JsonObjects::kClosed);
+  ASSERT_TRUE(grammar.ok()) << Message(grammar.status());
+  const auto fits = [&](std::string_view text) {
+    GrammarState state(*grammar);
+    return state.Advance(text) && state.complete();
+  };
+  EXPECT_TRUE(fits(R"(f[ARGS]{"b": 1})"));
+  EXPECT_TRUE(fits(R"(f[ARGS] {"b": 1})"));
+  EXPECT_TRUE(fits("fg[ARGS]12"));
+  for (const char* text : {"f[ARGS]12", R"(fg[ARGS]{"b": 1})", "[ARGS]12", "12", "f", ""}) {
+    EXPECT_FALSE(fits(text)) << text;
+  }
+}
+
 TEST(JsonGrammarTest, RefusalsNameTheKeyword) {
   const auto in_a = [](const std::string& schema) {
     return FailureOf(R"({"type":"object","properties":{"a":)" + schema + "}}");

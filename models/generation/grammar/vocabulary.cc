@@ -2,6 +2,7 @@
 #include "models/generation/grammar/vocabulary.h"
 
 #include <algorithm>
+#include <optional>
 
 namespace tessera::models {
 namespace {
@@ -59,7 +60,8 @@ Vocabulary::Vocabulary(std::vector<std::string_view> texts, std::vector<std::str
   }
 }
 
-std::shared_ptr<const Vocabulary> Vocabulary::Of(const data::Tokenizer& tokenizer) {
+std::shared_ptr<const Vocabulary> Vocabulary::Of(const data::Tokenizer& tokenizer,
+                                                 const std::vector<std::string>& marks) {
   std::vector<std::string_view> texts(static_cast<size_t>(tokenizer.vocab_size()));
   std::vector<std::string_view> first(texts.size());
   for (size_t i = 0; i < texts.size(); ++i) {
@@ -69,6 +71,12 @@ std::shared_ptr<const Vocabulary> Vocabulary::Of(const data::Tokenizer& tokenize
     if (text.size() > kLongestToken) continue;
     texts[i] = text;
     if (!text.empty()) first[i] = tokenizer.FirstTokenBytes(id);
+  }
+  for (const std::string& mark : marks) {
+    const std::optional<int32_t> id = tokenizer.FindSpecial(mark);
+    if (!id) continue;
+    texts[static_cast<size_t>(*id)] = tokenizer.TokenBytes(*id);
+    first[static_cast<size_t>(*id)] = tokenizer.FirstTokenBytes(*id);
   }
   return std::shared_ptr<const Vocabulary>(new Vocabulary(std::move(texts), std::move(first)));
 }

@@ -5,7 +5,8 @@
 //   const TokenTree& tree = vocabulary->tokens();
 //   for (int32_t i = 0; i < tree.size();) { ... tree.byte(i) ...; i = fits ? i + 1 : tree.end(i); }
 //
-// Special tokens and tokens without text are no part of it. Immutable; safe from several threads.
+// Other special tokens than those that are asked for, and tokens without text, are no part of it.
+// Immutable; safe from several threads.
 #ifndef TESSERA_MODELS_GENERATION_GRAMMAR_VOCABULARY_H_
 #define TESSERA_MODELS_GENERATION_GRAMMAR_VOCABULARY_H_
 
@@ -14,6 +15,7 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -59,8 +61,10 @@ class TokenTree {
 
 class Vocabulary {
  public:
-  // The tokenizer must outlive it.
-  static std::shared_ptr<const Vocabulary> Of(const data::Tokenizer& tokenizer);
+  // `marks`: special tokens that are a part of the tree by their texts; those that the tokenizer
+  // does not have count for nothing. The tokenizer must outlive it.
+  static std::shared_ptr<const Vocabulary> Of(const data::Tokenizer& tokenizer,
+                                              const std::vector<std::string>& marks = {});
 
   const TokenTree& tokens() const { return tokens_; }
   // The tokens as they begin a text.
