@@ -278,6 +278,7 @@ TEST(LlamaConfigTest, AbsentKeysOfLaterTypes) {
   EXPECT_EQ(smol.RotaryOf(0)->base, 2e6);
   EXPECT_FALSE(smol.RotaryOf(3));
   EXPECT_TRUE(smol.tie_word_embeddings);
+  EXPECT_TRUE(read("olmo2", {}).joint_head_norms);
   const LlamaConfig sliding = read("smollm3", {{"num_hidden_layers", 2},
                                                {"use_sliding_window", true},
                                                {"sliding_window", 7},
