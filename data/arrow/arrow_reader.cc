@@ -79,8 +79,13 @@ struct ArrowContent {
 Status TakeSchema(const FlatTable& schema, ArrowContent* content) {
   TESSERA_ASSIGN_OR_RETURN(content->fields, ParseArrowSchema(schema));
   const FlatVector pairs = schema.Vector(2, 4);
+  // Many entries of a damaged file may lead to the same bytes.
+  constexpr size_t kMostBytes = size_t{64} << 20;
+  size_t bytes = 0;
   for (size_t i = 0; i < pairs.size(); ++i) {
     const FlatTable pair = pairs.Table(i);
+    bytes += pair.String(0).size() + pair.String(1).size();
+    if (bytes > kMostBytes) return DataLoss("the metadata takes more than ", kMostBytes, " bytes");
     content->metadata.emplace(pair.String(0), pair.String(1));
   }
   return OkStatus();

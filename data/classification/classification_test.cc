@@ -18,6 +18,7 @@
 #include "data/dataset/data_folder.h"
 #include "data/dataset/record_input.h"
 #include "data/dataset/subset.h"
+#include "data/image/decode.h"
 
 namespace tessera::data {
 namespace {
@@ -416,6 +417,30 @@ TEST_F(ClassificationTest, PicturesInTables) {
   Put("set/train.parquet", *ReadFile(kPictures + ".parquet"));
   const std::string split = SplitPath(Path("set"), "train");
   EXPECT_EQ((*ImageSource::Open(FindImageParts(split)->train))->labels(), labels);
+  // Files beside the table, and what is missing. Texts are captions unless they are asked for.
+  Put("beside/pictures.parquet", *ReadFile(kPictures + "_beside.parquet"));
+  Put("beside/beside.png", *ReadFile("data/image/testdata/rgb.png"));
+  const auto open = [&](ImageSource::Labels wanted, const std::string& column) {
+    return ImageSource::Open(Path("beside/pictures.parquet"), wanted, {"", column});
+  };
+  using enum ImageSource::Labels;
+  ExpectContains(Message(open(kNeeded, "").status()),
+                 "several columns may hold labels; label_columns");
+  ExpectContains(Message(open(kNeeded, "kind").status()),
+                 "pictures.parquet[2]: label -1, which means none");
+  ExpectContains(Message(open(kNeeded, "other").status()),
+                 "pictures.parquet[1]: there is no label");
+  const auto unlabelled = open(kOptional, "kind");
+  ASSERT_TRUE(unlabelled.ok()) << Message(unlabelled.status());
+  EXPECT_FALSE((*unlabelled)->has_labels());
+  EXPECT_EQ((*unlabelled)->Read(0)->pixels, ReadImage("data/image/testdata/rgb.png")->pixels);
+  for (const int64_t row : {1, 2}) {
+    ExpectContains(Message((*unlabelled)->Read(row).status()),
+                   Concat("pictures.parquet[", row, "]: there is no picture"));
+  }
+  const auto captions = ImageSource::Open("data/columns/testdata/captions.parquet");
+  ExpectContains(Message(captions.status()), "no column of labels; label_columns names one");
+  EXPECT_EQ((*open(kNeeded, "caption"))->names(), (std::vector<std::string>{"a", "b", "c"}));
   const auto none = ImageSource::Open("data/columns/testdata/tasks.parquet");
   ExpectContains(Message(none.status()), "no column of pictures; image_column names one");
   Put("folder/a/1.png", *ReadFile("data/image/testdata/rgb.png"));

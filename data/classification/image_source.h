@@ -31,9 +31,9 @@ struct ImageParts {
 };
 
 // What a folder of pictures holds: `train` and `val`, `validation` or `test` below it; train- and
-// t10k- files of IDX; or classes, all of which are the training part. An IDX file of images, a
-// table, a split of a data-set folder and a picture stand for themselves. NotFound and
-// InvalidArgument say what was looked for.
+// t10k- files of IDX; or class folders, which are training data then. A path that is no such folder
+// (an IDX file of images, a table, a split of a data-set folder, a picture) is the training part
+// itself. NotFound and InvalidArgument say what was looked for.
 StatusOr<ImageParts> FindImageParts(const std::string& path);
 
 // Where a table has pictures and labels; empty: by their usual names.

@@ -19,9 +19,11 @@
 namespace tessera::data {
 namespace {
 
-bool IsInteger(TypeKind kind) { return kind >= TypeKind::kInt8 && kind <= TypeKind::kUInt64; }
+bool HoldsIntegers(const ColumnType& type) {
+  return type.kind >= TypeKind::kInt8 && type.kind <= TypeKind::kUInt64;
+}
 bool CanBeLabel(const ColumnType& type) {
-  return IsInteger(type.kind) || type.kind == TypeKind::kString;
+  return HoldsIntegers(type) || type.kind == TypeKind::kString;
 }
 
 // Of a struct, the number of a member.
@@ -37,11 +39,12 @@ bool HoldsPictures(const ColumnType& type) {
          (type.kind == TypeKind::kStruct && MemberOf(type, "bytes", TypeKind::kBinary) >= 0);
 }
 
-// The column that is asked for, else the first of `names`, else the only one that `fits`.
-template <typename Fits>
+// The column that is asked for, else the first of `names`, else the only one that `suggests`
+// itself.
+template <typename Fits, typename Suggests>
 StatusOr<std::string> ChooseColumn(const TableReader& table, const std::string& asked,
                                    std::initializer_list<const char*> names, const char* what,
-                                   const char* key, const Fits& fits) {
+                                   const char* key, const Fits& fits, const Suggests& suggests) {
   const auto find = [&](const std::string& name) {
     return std::ranges::find(table.fields(), name, &Field::name);
   };
@@ -61,7 +64,7 @@ StatusOr<std::string> ChooseColumn(const TableReader& table, const std::string& 
   }
   std::vector<std::string> fitting;
   for (const Field& field : table.fields()) {
-    if (fits(*field.type)) fitting.push_back(field.name);
+    if (suggests(*field.type)) fitting.push_back(field.name);
   }
   if (fitting.size() == 1) return fitting[0];
   return none(Concat(fitting.empty() ? "no column of " : "several columns may hold ", what, "; ",
@@ -73,11 +76,12 @@ class PictureTable : public ImageSource {
   // The rows of one more file.
   Status Add(const std::string& file, const ImageColumns& columns, Labels wanted) {
     TESSERA_ASSIGN_OR_RETURN(const std::unique_ptr<TableReader> table, OpenTable(file));
-    TESSERA_ASSIGN_OR_RETURN(const std::string pictures,
-                             ChooseColumn(*table, columns.image_column, {"image", "img"},
-                                          "pictures", "image_column", HoldsPictures));
+    TESSERA_ASSIGN_OR_RETURN(
+        const std::string pictures,
+        ChooseColumn(*table, columns.image_column, {"image", "img"}, "pictures", "image_column",
+                     HoldsPictures, HoldsPictures));
     const auto labels = ChooseColumn(*table, columns.label_column, {"label", "labels"}, "labels",
-                                     "label_columns", CanBeLabel);
+                                     "label_columns", CanBeLabel, HoldsIntegers);
     const bool needed = wanted == Labels::kNeeded || !columns.label_column.empty();
     if (needed && !labels.ok()) return labels.status();
     std::vector<std::string> selected = {pictures};

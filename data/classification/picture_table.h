@@ -20,7 +20,7 @@ namespace tessera::data {
 
 // `path` is a file, or names a split of a folder. Without `image_column` it is "image", "img", or
 // the only column that can be one; without `label_column`, "label", "labels" or the only one of
-// numbers.
+// integers (a column of texts may be captions).
 StatusOr<std::shared_ptr<const ImageSource>> OpenPictureTable(const std::string& path,
                                                               const ImageColumns& columns,
                                                               ImageSource::Labels labels);

@@ -154,6 +154,14 @@ def pictures():
     return table.replace_schema_metadata({"huggingface": json.dumps({"info": {"features": features}})})
 
 
+def pictures_beside():
+    """Pictures in files of their own, and what is missing."""
+    file = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
+    rows = [{"bytes": None, "path": "beside.png"}, {"bytes": None, "path": None}, None]
+    return pa.table({"photo": pa.array(rows, file), "caption": ["a", "b", "c"],
+                     "kind": pa.array([0, 2, -1], pa.int8()), "other": pa.array([0, None, 1], pa.int8())})
+
+
 def growing():
     """A dictionary that grows from batch to batch."""
     kind = pa.dictionary(pa.int8(), pa.string())
@@ -178,6 +186,8 @@ def main():
     parquet("tasks", tasks(), row_group_size=10, compression="zstd")
     parquet("pictures", pictures(), row_group_size=4)
     arrow("pictures", pictures(), stream=True, rows=4)
+    parquet("pictures_beside", pictures_beside())
+    parquet("captions", pictures_beside().select(["photo", "caption"]))
     arrow("tasks", tasks(), stream=True, rows=7)
     arrow("chat", chat())
     arrow("chat_stream", chat(), stream=True, rows=4)

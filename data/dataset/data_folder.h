@@ -38,8 +38,7 @@ bool NamesSplit(const std::string& path);
 // that there are, for a split or a configuration that is not there.
 StatusOr<std::vector<std::string>> FilesOfData(const std::string& path);
 
-// The first of those files, whose name says what kind of file all of them are. The path itself
-// where there is no such file.
+// The first of those files; the others are of its kind. Where there is none, the path itself.
 std::string FirstFileOfData(const std::string& path);
 
 }  // namespace tessera::data

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A reader of Thrift's compact protocol, in which Parquet's metadata is written. It reads the
 // fields that a caller asks for and skips the rest. The protocol: github.com/apache/thrift,
-// doc/specs/ thrift-compact-protocol.md.
+// doc/specs/thrift-compact-protocol.md.
 //
 //   ThriftReader in(bytes);
 //   in.Struct([&](int id) {

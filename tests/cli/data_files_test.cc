@@ -130,7 +130,7 @@ TEST_F(DataFilesTest, EveryTaskLearnsTheSameFromEveryKindOfFile) {
   }
 }
 
-// Ranks share the rows as they share those of JSON lines, also when they go on in the middle.
+// Two ranks learn the same from Parquet as from JSON lines, also when they go on in the middle.
 TEST_F(DataFilesTest, EveryLayoutLearnsTheSame) {
   const std::string lines = Write("tasks.jsonl", Read(kFiles + ".parquet.jsonl"));
   const std::vector<std::pair<std::string, Arguments>> layouts = {

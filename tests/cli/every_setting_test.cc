@@ -184,8 +184,7 @@ TEST_F(EverySettingTest, IsTakenAlike) {
   }
 }
 
-// What changes the text and is not here: whoever asks for it is told, and a folder that asks for it
-// is opened.
+// A request for a setting that is not supported is refused. A folder that has one is opened.
 TEST_F(EverySettingTest, WhatIsNotSupportedIsRefusedByItsName) {
   const RunningServe server(*model_, Path("serve"));
   json file = json::object();

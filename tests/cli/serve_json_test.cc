@@ -275,7 +275,7 @@ TEST_F(ServeJsonTest, MarksOfCallsMayBeSpecialTokens) {
   const int64_t begin = AddSpecialTokens(folder, {"[TOOL_CALLS]", "[ARGS]"});
   const RunningServe server(folder, Path("log"));
   HttpClient client = ClientOf(server);
-  // Special tokens as soon as they may come: that of [ARGS] is read.
+  // The grammar lets the marks be special tokens, and the reader finds [ARGS] among them.
   ordered_json body = {{"messages", {{{"role", "user"}, {"content", "Is it warm?"}}}},
                        {"tools", kTools},
                        {"tool_choice", "required"},

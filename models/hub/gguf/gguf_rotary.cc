@@ -113,7 +113,7 @@ StatusOr<json> YarnKeys(GgufKeyReader* reader, double factor, double attention) 
   return keys;
 }
 
-// Its original length stands beside `rope_scaling`.
+// Writes `original_max_position_embeddings` beside `rope_scaling`, not into it.
 StatusOr<json> LongRopeKeys(const GgufFile& file, GgufKeyReader* reader, int64_t dims,
                             double attention, json* config) {
   const auto longest = (*config)["max_position_embeddings"].get<int64_t>();
@@ -246,7 +246,7 @@ StatusOr<GgufRotary> GgufRotaryOf(const LlamaConfig& c, const GgufArchitecture& 
       return UnsayableInGguf("rope_scaling", "a scaling by the length of the text");
   }
   return UnsayableInGguf("rope_scaling",
-                         Concat("that of Llama 3 or LongRoPE in ", architecture.name));
+                         Concat("the scaling of Llama 3 or LongRoPE in ", architecture.name));
 }
 
 Status ReadGgufRotary(const GgufFile& file, GgufKeyReader* reader, const GgufPairs& pairs,

@@ -41,7 +41,7 @@ bool IsGgufFactors(std::string_view tensor);
 StatusOr<GgufRotary> GgufRotaryOf(const LlamaConfig& config, const GgufArchitecture& architecture);
 
 // Adds `rope_scaling` and what belongs to it to a config.json that has `max_position_embeddings`.
-// `dims` features of a head are rotated, of which there are pairs by powers of `base`.
+// `dims` features of a head are rotated, in pairs. Their frequencies are powers of `base`.
 struct GgufPairs {
   double base = 10000;
   int64_t dims = 0;
