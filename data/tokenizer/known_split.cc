@@ -310,12 +310,11 @@ constexpr std::string_view kPatterns[] = {
     kLlama3Pattern,
     kQwen2Pattern,
     kO200kPattern,
-    // Mistral's Tekken.
-    R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)",
+    kTekkenPattern,
     // DeepSeek-V3's three, one after the other.
-    R"(\p{N}{1,3})",
-    R"([一-龥぀-ゟ゠-ヿ]+)",
-    R"([!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)",
+    kDeepSeekFirst[0],
+    kDeepSeekFirst[1],
+    kDeepSeekPattern,
 };
 
 constexpr KnownSplit kFinders[] = {

@@ -265,8 +265,55 @@ TEST(GenerateTest, OneBeamPerTokenFindsTheLikeliestText) {
             }));
 }
 
-TEST(GenerateTest, SeveralTextsOfBeamsAreTheBest) {
-  const auto model = SmallModel(5);
+// Of five tokens, of a type like Llama.
+std::unique_ptr<Model> SmallLlama(const std::string& type,
+                                  const nlohmann::json& changes = nlohmann::json::object()) {
+  nlohmann::json config = {{"model_type", type},
+                           {"vocab_size", 5},
+                           {"hidden_size", 12},
+                           {"intermediate_size", 17},
+                           {"num_hidden_layers", 2},
+                           {"num_attention_heads", 4},
+                           {"num_key_value_heads", 2},
+                           {"head_dim", 8},
+                           {"initializer_range", 0.6},
+                           {"pad_token_id", nullptr},
+                           {"max_position_embeddings", 24}};
+  config.update(changes);
+  auto model = BuildModel(config, {.seed = 1});
+  EXPECT_TRUE(model.ok()) << Message(model.status());
+  return *std::move(model);
+}
+
+class BeamsTest : public testing::TestWithParam<std::string> {
+ protected:
+  std::unique_ptr<Model> Make() const {
+    const std::string& type = GetParam();
+    if (type == "gpt2") return SmallModel(5);
+    if (type == "gemma2") {
+      return SmallLlama(type, {{"sliding_window", 2}, {"attn_logit_softcapping", 1.0}});
+    }
+    if (type == "smollm3") return SmallLlama(type, {{"no_rope_layer_interval", 2}});
+    if (type == "chatglm") {
+      return SmallLlama(type, {{"padded_vocab_size", 5},
+                               {"num_layers", 2},
+                               {"ffn_hidden_size", 17},
+                               {"kv_channels", 8},
+                               {"multi_query_attention", true},
+                               {"multi_query_group_num", 2},
+                               {"add_qkv_bias", true}});
+    }
+    return SmallLlama(type);
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(Families, BeamsTest,
+                         testing::Values("gpt2", "llama", "gemma2", "olmo2", "smollm3", "phi3",
+                                         "glm4", "chatglm"),
+                         [](const auto& info) { return info.param; });
+
+TEST_P(BeamsTest, SeveralTextsOfBeamsAreTheBest) {
+  const auto model = Make();
   // Exhaustive: all texts of two tokens by their likelihood.
   std::vector<std::pair<double, Ids>> all;
   for (int64_t code = 0; code < 25; ++code) {

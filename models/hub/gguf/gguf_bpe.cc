@@ -31,22 +31,26 @@ std::string SplittingNames() {
 
 bool IsAdded(int32_t type) { return type == Piece::kControl || type == Piece::kUserDefined; }
 
+json Split(std::string_view pattern) {
+  return {{"type", "Split"},
+          {"pattern", {{"Regex", pattern}}},
+          {"behavior", "Isolated"},
+          {"invert", false}};
+}
+
 std::string PreTokenizerText(const SplitPattern& splitting) {
   const bool own = splitting.pattern.empty();
   json bytes = {{"type", "ByteLevel"},
                 {"add_prefix_space", false},
                 {"trim_offsets", false},
                 {"use_regex", own}};
-  if (own && !splitting.splits_digits) return bytes.dump();
-  json split = {{"type", "Digits"}, {"individual_digits", true}};
-  if (!own) {
-    split = {{"type", "Split"},
-             {"pattern", {{"Regex", splitting.pattern}}},
-             {"behavior", "Isolated"},
-             {"invert", false}};
-  }
   json steps = json::array();
-  steps.push_back(std::move(split));
+  if (splitting.options.splits_digits) {
+    steps.push_back({{"type", "Digits"}, {"individual_digits", true}});
+  }
+  for (const std::string_view pattern : splitting.options.first) steps.push_back(Split(pattern));
+  if (!own) steps.push_back(Split(splitting.pattern));
+  if (steps.empty()) return bytes.dump();
   steps.push_back(std::move(bytes));
   return json{{"type", "Sequence"}, {"pretokenizers", std::move(steps)}}.dump();
 }
@@ -76,17 +80,54 @@ std::string PostProcessorText(const json& config, const GgufTokens& tokens) {
 
 // Other names that llama.cpp has for the patterns.
 constexpr std::pair<std::string_view, std::string_view> kAliases[] = {
-    {"phi-2", "gpt-2"},        {"jina-es", "gpt-2"},       {"jina-de", "gpt-2"},
-    {"jina-v2-es", "gpt-2"},   {"jina-v2-de", "gpt-2"},    {"gigachat", "gpt-2"},
-    {"a.x-4.0", "gpt-2"},      {"mellum", "gpt-2"},        {"modern-bert", "gpt-2"},
-    {"exaone4", "gpt-2"},      {"olmo", "gpt-2"},          {"mpt", "gpt-2"},
-    {"trillion", "gpt-2"},     {"llama3", "llama-bpe"},    {"llama-v3", "llama-bpe"},
-    {"falcon3", "llama-bpe"},  {"falcon-h1", "llama-bpe"}, {"pixtral", "llama-bpe"},
-    {"midm-2.0", "llama-bpe"}, {"lfm2", "llama-bpe"},      {"smaug-bpe", "dbrx"},
-    {"kormo", "qwen2"},        {"f2llmv2", "qwen2"},       {"megrez", "qwen2"},
-    {"stablelm2", "qwen2"},    {"hunyuan", "qwen2"},       {"starcoder", "smollm"},
-    {"refact", "smollm"},      {"command-r", "smollm"},    {"codeshell", "smollm"},
-    {"exaone", "smollm"},      {"minerva-7b", "smollm"}};
+    {"phi-2", "gpt-2"},
+    {"jina-es", "gpt-2"},
+    {"jina-de", "gpt-2"},
+    {"jina-v2-es", "gpt-2"},
+    {"jina-v2-de", "gpt-2"},
+    {"gigachat", "gpt-2"},
+    {"a.x-4.0", "gpt-2"},
+    {"mellum", "gpt-2"},
+    {"modern-bert", "gpt-2"},
+    {"exaone4", "gpt-2"},
+    {"olmo", "gpt-2"},
+    {"mpt", "gpt-2"},
+    {"trillion", "gpt-2"},
+    {"jais", "gpt-2"},
+    {"granite-docling", "gpt-2"},
+    {"llama3", "llama-bpe"},
+    {"llama-v3", "llama-bpe"},
+    {"falcon3", "llama-bpe"},
+    {"falcon-h1", "llama-bpe"},
+    {"pixtral", "llama-bpe"},
+    {"midm-2.0", "llama-bpe"},
+    {"lfm2", "llama-bpe"},
+    {"jina-v5-nano", "llama-bpe"},
+    {"smaug-bpe", "dbrx"},
+    {"glm5", "glm4"},
+
+    {"chatglm-bpe", "dbrx"},
+    {"kormo", "qwen2"},
+    {"f2llmv2", "qwen2"},
+    {"megrez", "qwen2"},
+    {"stablelm2", "qwen2"},
+    {"hunyuan", "qwen2"},
+    {"solar-open", "deepseek-r1-qwen"},
+    {"grok-2", "deepseek-r1-qwen"},
+    {"starcoder", "smollm"},
+    {"refact", "smollm"},
+    {"command-r", "smollm"},
+    {"codeshell", "smollm"},
+    {"exaone", "smollm"},
+    {"minerva-7b", "smollm"},
+    {"mellum2", "smollm"},
+    {"llama4", "gpt-4o"},
+    {"kanana2", "gpt-4o"},
+    {"talkie", "gpt-4o"},
+    {"minimax-m2", "gpt-4o"},
+    {"hunyuan-dense", "deepseek-v3"},
+    {"joyai-llm", "deepseek-v3"},
+    {"hy_v4", "deepseek-v3"}};
 
 StatusOr<const SplitPattern*> SplittingOf(const GgufFile& file) {
   // Files that are older than the key.
@@ -127,8 +168,8 @@ StatusOr<const SplitPattern*> SplittingOf(const json& root, const std::string& w
   const json steps = StepsOf(root.value("pre_tokenizer", json()));
   for (const SplitPattern& known : data::kSplitPatterns) {
     if (steps == StepsOf(*ParseJson(PreTokenizerText(known), where)) &&
-        (composes || normalizer.is_null()) && composes == known.composes &&
-        ignores_merges == known.ignores_merges) {
+        (composes || normalizer.is_null()) && composes == known.options.composes &&
+        ignores_merges == known.options.ignores_merges) {
       return &known;
     }
   }
@@ -141,10 +182,9 @@ StatusOr<const SplitPattern*> SplittingOf(const json& root, const std::string& w
 StatusOr<FolderTexts> BpeOfGguf(const GgufFile& file) {
   TESSERA_ASSIGN_OR_RETURN(const SplitPattern* splitting, SplittingOf(file));
   TESSERA_ASSIGN_OR_RETURN(const GgufTokens tokens, ReadGgufTokens(file));
-  // Llama 3's texts begin with a token, whether or not the file says so.
-  const bool add_bos = splitting->name == "llama-bpe";
-  TESSERA_ASSIGN_OR_RETURN(json config, TokenizerConfigOf(file, tokens, add_bos));
-  const bool as_gpt2 = splitting->pattern.empty() && !splitting->splits_digits;
+  TESSERA_ASSIGN_OR_RETURN(json config,
+                           TokenizerConfigOf(file, tokens, /*add_bos=*/splitting->options.begins));
+  const bool as_gpt2 = splitting->name == "gpt-2";
   config["tokenizer_class"] = as_gpt2 ? "GPT2Tokenizer" : "PreTrainedTokenizerFast";
   std::vector<std::string> merges;
   TESSERA_RETURN_IF_ERROR(file.Read("tokenizer.ggml.merges", &merges));
@@ -162,12 +202,12 @@ StatusOr<FolderTexts> BpeOfGguf(const GgufFile& file) {
     // An added token that is no row of bytes is behind the vocabulary.
     if (!IsAdded(type) || data::BytesOfPiece(text)) vocab.emplace_back(id, text);
   }
-  if (splitting->composes) whole.normalizer = R"({"type": "NFC"})";
+  if (splitting->options.composes) whole.normalizer = R"({"type": "NFC"})";
   whole.pre_tokenizer = PreTokenizerText(*splitting);
   whole.post_processor = PostProcessorText(config, tokens);
   whole.decoder =
       R"({"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": false, "use_regex": true})";
-  data::BpeJson bpe = {.ignore_merges = splitting->ignores_merges,
+  data::BpeJson bpe = {.ignore_merges = splitting->options.ignores_merges,
                        .vocab = data::VocabJson(std::move(vocab)),
                        .merges = ""};
   for (const std::string& merge : merges) {

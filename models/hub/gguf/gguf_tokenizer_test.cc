@@ -3,8 +3,10 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <map>
 
 #include "data/tokenizer/byte_tokenizer.h"
+#include "data/tokenizer/split_patterns.h"
 #include "data/tokenizer/streaming_decoder.h"
 #include "models/hub/gguf/gguf_folder.h"
 #include "models/hub/gguf/gguf_test_models.h"
@@ -70,16 +72,35 @@ class TokenizerTest : public GgufTest {
 };
 
 TEST_F(TokenizerTest, ByteLevelBpe) {
-  for (const std::string pre : {"gpt-2", "llama-bpe", "qwen2", "dbrx", "smollm"}) {
+  // How many digits a word has.
+  const std::map<std::string_view, int> most = {{"gpt-2", 4},
+                                                {"llama-bpe", 3},
+                                                {"glm4", 3},
+                                                {"minicpm5", 3},
+                                                {"dbrx", 3},
+                                                {"qwen2", 1},
+                                                {"deepseek-r1-qwen", 1},
+                                                {"qwen35", 1},
+                                                {"smollm", 1},
+                                                {"gpt-4o", 3},
+                                                {"tekken", 1},
+                                                {"seed-coder", 1},
+                                                {"deepseek-v3", 3},
+                                                {"default", 3},
+                                                {"deepseek-llm", 4},
+                                                {"viking", 1},
+                                                {"deepseek-coder", 1}};
+  for (const data::SplitPattern& known : data::kSplitPatterns) {
+    const std::string pre(known.name);
     std::filesystem::remove_all(Path("t"));
-    std::vector<std::string> tokens = {"1",    "2", "3",         "12",      "123",   "23",
-                                       "1234", "4", "<|begin|>", "<|end|>", "<tool>"};
+    std::vector<std::string> tokens = {"1", "2",         "3",       "12",     "123", "23", "1234",
+                                       "4", "<|begin|>", "<|end|>", "<tool>", "a",   "b",  "ab"};
     std::vector<int32_t> types(tokens.size(), 1);
     types[8] = types[9] = 3;
     types[10] = 4;
     Fill(&tokens, &types);
-    const bool bos = pre == "llama-bpe";
-    const std::string folder = Convert({
+    const bool bos = known.options.begins;
+    const GgufMetadata keys = {
         {"tokenizer.ggml.model", std::string("gpt2")},
         {"tokenizer.ggml.pre", pre},
         {"tokenizer.ggml.bos_token_id", uint32_t{8}},
@@ -90,14 +111,20 @@ TEST_F(TokenizerTest, ByteLevelBpe) {
          GgufArray(std::vector<std::string>{"1 2", "12 3", "2 3", "123 4"})},
         {"tokenizer.ggml.add_bos_token", bos},
         {"tokenizer.ggml.add_eos_token", false},
-    });
-    // Llama 3 has three digits in a word, Qwen2 and SmolLM one, GPT-2 all. Llama 3 takes a word
-    // that is a token without merging.
-    const bool three = pre == "llama-bpe" || pre == "dbrx";
-    const std::vector<int32_t> digits = pre == "gpt-2" ? std::vector<int32_t>{6}
-                                        : three        ? std::vector<int32_t>{4, 7}
-                                                       : std::vector<int32_t>{0, 1, 2, 7};
+    };
+    // GLM-4 splits as Llama 3 does, and a file of the folder has that name.
+    const std::string folder = Convert(keys, /*same_back=*/pre != "glm4");
+    ASSERT_TRUE(most.contains(pre)) << pre;
+    const std::vector<int32_t> digits = most.at(pre) == 4   ? std::vector<int32_t>{6}
+                                        : most.at(pre) == 3 ? std::vector<int32_t>{4, 7}
+                                                            : std::vector<int32_t>{0, 1, 2, 7};
     EXPECT_EQ(Ids(folder, "1234"), digits) << pre;
+    // These take a word that is a token without merging.
+    const bool ignores_merges =
+        pre == "llama-bpe" || pre == "glm4" || pre == "minicpm5" || pre == "tekken";
+    EXPECT_EQ(Ids(folder, "ab"),
+              ignores_merges ? std::vector<int32_t>{13} : (std::vector<int32_t>{11, 12}))
+        << pre;
     EXPECT_EQ(Ids(folder, "4<|end|>4<tool>"), (std::vector<int32_t>{7, 9, 7, 10})) << pre;
     const auto tokenizer = data::LoadTokenizer(folder);
     EXPECT_EQ((*tokenizer)->bos_id(), 8);
@@ -111,43 +138,73 @@ TEST_F(TokenizerTest, ByteLevelBpe) {
 
 // llama.cpp's other names, and what it does where a file does not say whether texts begin with BOS.
 TEST_F(TokenizerTest, NamesAndDefaultsOfFiles) {
-  std::vector<std::string> tokens = {"1", "2", "12", "<|begin|>"};
-  std::vector<int32_t> types = {1, 1, 1, 3};
+  std::vector<std::string> tokens = {"1", "2", "12", "a", "B", "aB", "!", "\u010A", "!\u010A"};
+  tokens.emplace_back("<|begin|>");
+  const std::vector<std::string> merges = {"1 2", "a B", "! \u010A"};
+  std::vector<int32_t> types(9, 1);
+  types.push_back(3);
   Fill(&tokens, &types);
   ASSERT_TRUE(ConvertToGguf(Saved("m", SmallLlama()), Path("m.gguf")).ok());
   const GgufFile file = Opened(Path("m.gguf"));
   struct Case {
     std::string pre;
-    bool one_word;  // "12" is one
-    bool begins;
+    std::vector<int32_t> ids;  // of "12aB!" and a newline
+    bool begins = false;
   };
-  for (const Case& c : {Case{"llama3", true, true},
-                        {"llama-v3", true, true},
-                        {"falcon3", true, true},
-                        {"pixtral", true, true},
-                        {"smaug-bpe", true, false},
-                        {"deepseek-r1-qwen", false, false},
-                        {"megrez", false, false},
-                        {"phi-2", true, false},
-                        {"starcoder", false, false}}) {
+  const std::vector<int32_t> whole = {2, 5, 8}, digits = {0, 1, 5, 8}, cased = {2, 3, 4, 8};
+  const std::vector<int32_t> cased_digits = {0, 1, 3, 4, 8}, no_line = {2, 5, 6, 7};
+  const std::vector<int32_t> viking = {0, 1, 5, 8};
+  const std::vector<int32_t> digits_no_line = {0, 1, 5, 6, 7};
+  for (const Case& c : {Case{"llama3", whole, true},
+                        {"llama-v3", whole, true},
+                        {"falcon3", whole, true},
+                        {"pixtral", whole, true},
+                        {"jina-v5-nano", whole, true},
+                        {"minicpm5", whole},
+                        {"smaug-bpe", whole},
+                        {"glm4", whole},
+                        {"glm5", whole},
+                        {"chatglm-bpe", whole},
+                        {"gpt-4o", cased},
+                        {"llama4", cased},
+                        {"kanana2", cased},
+                        {"talkie", cased},
+                        {"minimax-m2", cased},
+                        {"tekken", cased_digits, true},
+                        {"qwen35", digits},
+                        {"deepseek-r1-qwen", digits},
+                        {"solar-open", digits},
+                        {"grok-2", digits},
+                        {"megrez", digits},
+                        {"seed-coder", digits_no_line},
+                        {"deepseek-v3", whole},
+                        {"hunyuan-dense", whole},
+                        {"joyai-llm", whole},
+                        {"hy_v4", whole},
+                        {"deepseek-llm", no_line},
+                        {"deepseek-coder", digits_no_line},
+                        {"viking", viking},
+                        {"phi-2", no_line},
+                        {"jais", no_line},
+                        {"granite-docling", no_line},
+                        {"default", no_line},
+                        {"starcoder", digits_no_line},
+                        {"mellum2", digits_no_line}}) {
     GgufMetadata metadata = file.metadata();
     std::erase_if(metadata, [](const auto& v) { return v.first.starts_with("tokenizer."); });
-    const GgufMetadata keys = {
-        {"tokenizer.ggml.model", std::string("gpt2")},
-        {"tokenizer.ggml.pre", c.pre},
-        {"tokenizer.ggml.bos_token_id", uint32_t{3}},
-        {"tokenizer.ggml.tokens", GgufArray(tokens)},
-        {"tokenizer.ggml.token_type", GgufArray(types)},
-        {"tokenizer.ggml.merges", GgufArray(std::vector<std::string>{"1 2"})}};
+    const GgufMetadata keys = {{"tokenizer.ggml.model", std::string("gpt2")},
+                               {"tokenizer.ggml.pre", c.pre},
+                               {"tokenizer.ggml.bos_token_id", uint32_t{9}},
+                               {"tokenizer.ggml.tokens", GgufArray(tokens)},
+                               {"tokenizer.ggml.token_type", GgufArray(types)},
+                               {"tokenizer.ggml.merges", GgufArray(merges)}};
     metadata.insert(metadata.end(), keys.begin(), keys.end());
     const auto folder = MountGguf(Opened(WithMetadata(file, metadata, "t.gguf")));
     ASSERT_TRUE(folder.ok()) << Message(folder.status());
-    EXPECT_EQ(Ids(folder->path(), "12"),
-              c.one_word ? std::vector<int32_t>{2} : (std::vector<int32_t>{0, 1}))
-        << c.pre;
+    EXPECT_EQ(Ids(folder->path(), "12aB!\n"), c.ids) << c.pre;
     const auto tokenizer = data::LoadTokenizer(folder->path());
     const data::RowTemplate* const row = (*tokenizer)->row_template(false);
-    EXPECT_EQ(row != nullptr && row->items.front().id == 3, c.begins) << c.pre;
+    EXPECT_EQ(row != nullptr && row->items.front().id == 9, c.begins) << c.pre;
     std::filesystem::remove(Path("t.gguf"));
   }
 }

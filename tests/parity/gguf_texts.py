@@ -3,7 +3,7 @@
 
     pip install llama-cpp-python numpy
     bazel build -c opt //tools:tessera
-    python tests/parity/gguf.py FOLDER --types f16,q8_0,q4_0 --prompts "The history of" "I went to"
+    python tests/parity/gguf_texts.py FOLDER --types f16,q8_0,q4_0 --prompts "The history of" "I went to"
 
 FOLDER is a trained model with its tokenizer, of a family that GGUF files can hold. For each type it is converted as
 `tessera convert` and `tessera quantize` do, and each prompt is continued greedily by both (llama.cpp with keys and
