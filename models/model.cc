@@ -16,6 +16,12 @@ constexpr char kHiddenStates[] = "hidden_states.";
 
 }  // namespace
 
+void RunOptions::AddAuxiliary(std::string_view name, const Tensor& value, double weight) const {
+  TESSERA_CHECK(auxiliaries != nullptr, "model", "AddAuxiliary(\"", name,
+                "\") outside of Model::Run, which collects what blocks add");
+  auxiliaries->Add(name, value, weight);
+}
+
 std::pair<int, int> Model::block_range() const {
   const int end = build().end_block < 0 ? num_blocks() : build().end_block;
   return {build().first_block, end};
@@ -108,6 +114,16 @@ void CollectHiddenStates(const Model& model, int block, const Bundle& bundle,
   }
 }
 
+// A block, and what it adds of its own losses.
+Bundle RunCollecting(const Model& model, int block, Bundle in, const RunOptions& options) {
+  Auxiliaries found;
+  RunOptions own = options;
+  own.auxiliaries = &found;
+  Bundle out = model.RunBlock(block, std::move(in), own);
+  found.MergeInto(&out);
+  return out;
+}
+
 // The region's inputs are the floating tensors that the block takes, which may have a gradient.
 Bundle RecomputeBlock(const Model& model, int block, Bundle in, const RunOptions& options) {
   const BlockKeys keys = model.keys_of_block(block);
@@ -124,7 +140,7 @@ Bundle RecomputeBlock(const Model& model, int block, Bundle in, const RunOptions
                     rest = std::move(in)](const std::vector<Tensor>& given) {
     Bundle bundle = rest;
     for (size_t i = 0; i < names.size(); ++i) bundle.SetNamed(names[i], given[i]);
-    return model.RunBlock(block, std::move(bundle), options);
+    return RunCollecting(model, block, std::move(bundle), options);
   };
   return Recompute(run, inputs);
 }
@@ -140,14 +156,19 @@ Bundle Model::Run(const Bundle& inputs, const RunOptions& options) const {
   }
   Bundle states;
   if (options.all_hidden_states) states = TakeHiddenStates(&bundle);
+  Bundle auxiliaries = TakeAuxiliaries(&bundle);
   for (int block = first; block < end; ++block) {
     const bool recomputes = checkpoint_activations() && GradEnabled() && options.cache == nullptr &&
                             block > 0 && block + 1 < num_blocks();
     bundle = recomputes ? RecomputeBlock(*this, block, std::move(bundle), options)
-                        : RunBlock(block, std::move(bundle), options);
+                        : RunCollecting(*this, block, std::move(bundle), options);
+    Auxiliaries::Merge(TakeAuxiliaries(&bundle), &auxiliaries);
     if (options.all_hidden_states) CollectHiddenStates(*this, block, bundle, options, &states);
   }
-  for (const auto& [name, tensor] : states.entries()) bundle.SetNamed(name, tensor);
+  for (const Bundle* more : {&states, &auxiliaries}) {
+    for (const auto& [name, tensor] : more->entries()) bundle.SetNamed(name, tensor);
+  }
+  if (end == num_blocks()) FinishAuxiliaries(&bundle, options);
   const bool whole = first == 0 && end == num_blocks();
   const int missing = options.cache != nullptr && whole ? options.cache->MissingLayer() : -1;
   TESSERA_CHECK(missing < 0, "model", "layer ", missing,

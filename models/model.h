@@ -21,12 +21,14 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "base/status.h"
 #include "core/bundle.h"
 #include "core/tensor.h"
+#include "models/auxiliary.h"
 #include "models/block_keys.h"
 #include "models/model_keys.h"
 #include "models/text_format.h"
@@ -65,6 +67,13 @@ struct RunOptions {
   double label_smoothing = 0;
   // Of a classifier with single labels: [labels] float32, how much each class counts in the loss.
   Tensor class_weights = {};
+  // Of a summed loss: what its step counts it for (targets), by which auxiliary losses are
+  // multiplied; 0: the loss is without them (models/auxiliary.h).
+  double loss_targets = 0;
+  Auxiliaries* auxiliaries = nullptr;  // of the block that runs, by Model::Run
+
+  // Adds weight * value to the loss, and reports value by name. Throws Error outside of Model::Run.
+  void AddAuxiliary(std::string_view name, const Tensor& value, double weight) const;
 };
 
 // A tensor of a block that `Run` gives by a name of its own.

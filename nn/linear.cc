@@ -95,6 +95,10 @@ Tensor RowParallelLinear::Forward(const Tensor& x, const ForwardContext& context
   return Call(x, [&] { return Joined(Multiply(weight_, config_.layout, x, OwnBias(), context)); });
 }
 
+Tensor RowParallelLinear::ForwardPartial(const Tensor& x, const ForwardContext& context) const {
+  return Call(x, [&] { return Multiply(weight_, config_.layout, x, Tensor(), context); });
+}
+
 Tensor RowParallelLinear::ForwardGelu(const Gelued& x) const {
   return Call(x.input(),
               [&] { return Joined(LinearOfGelu(x, weight_.tensor, OwnBias(), config_.layout)); });

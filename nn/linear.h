@@ -74,6 +74,8 @@ class RowParallelLinear : public Module {
   // sequence parallelism).
   Tensor Forward(const Tensor& x, const ForwardContext& context = {}) const;
   Tensor ForwardGelu(const Gelued& x) const;
+  // This rank's term of the sum; without the bias.
+  Tensor ForwardPartial(const Tensor& x, const ForwardContext& context = {}) const;
   const Parameter& weight() const { return weight_; }
   std::optional<LinearLayout> linear_layout() const override { return config_.layout; }
 

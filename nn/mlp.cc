@@ -32,7 +32,7 @@ Share InnerShare(const MlpConfig& config, const Group& group) {
 }  // namespace
 
 Mlp::Mlp(const MlpConfig& config, const Scope& scope)
-    : Module(scope),
+    : FeedForward(scope),
       activation_(config.activation),
       inner_size_(config.inner_size),
       inner_(InnerShare(config, build().tensor_parallel)),
@@ -59,26 +59,34 @@ Tensor Mlp::Forward(const Tensor& h, const ForwardContext& context) const {
     if (!gated_ && activation_ == GeluTanh && !drops_inner && dense) {
       return dropout_.Forward(down_.ForwardGelu(up_.ForwardGelu(h, context)), context);
     }
-    Tensor inner;
-    if (!gated_) {
-      inner = activation_(up_.Forward(h, context));
-    } else {
-      const Tensor whole = up_.Gather(h, context);
-      // The gate first: gradients are summed in this order.
-      Tensor gate = gate_ == nullptr ? Tensor() : gate_->ForwardGathered(whole, context);
-      Tensor up = up_.ForwardGathered(whole, context);
-      if (gate_ == nullptr) {
-        const std::vector<Tensor> both = Split(up, {inner_.count, inner_.count}, -1);
-        gate = both[0];
-        up = both[1];
-      }
-      // Forms of weights may give other dtypes.
-      const bool fused = activation_ == Silu && gate.dtype() == up.dtype();
-      inner = fused ? SwiGlu(gate, up) : Mul(activation_(gate), up);
-    }
-    inner = inner_dropout_.ForwardFeatures(inner, inner_.begin, inner_size_, context);
+    const Tensor inner = Inner(up_.Gather(h, context), context);
     return dropout_.Forward(down_.Forward(inner, context), context);
   });
+}
+
+Tensor Mlp::ForwardPartial(const Tensor& h, const ForwardContext& context) const {
+  return Call(h, [&] { return down_.ForwardPartial(Inner(h, context), context); });
+}
+
+// This rank's features, of what the group has gathered.
+Tensor Mlp::Inner(const Tensor& whole, const ForwardContext& context) const {
+  Tensor inner;
+  if (!gated_) {
+    inner = activation_(up_.ForwardGathered(whole, context));
+  } else {
+    // The gate first: gradients are summed in this order.
+    Tensor gate = gate_ == nullptr ? Tensor() : gate_->ForwardGathered(whole, context);
+    Tensor up = up_.ForwardGathered(whole, context);
+    if (gate_ == nullptr) {
+      const std::vector<Tensor> both = Split(up, {inner_.count, inner_.count}, -1);
+      gate = both[0];
+      up = both[1];
+    }
+    // Forms of weights may give other dtypes.
+    const bool fused = activation_ == Silu && gate.dtype() == up.dtype();
+    inner = fused ? SwiGlu(gate, up) : Mul(activation_(gate), up);
+  }
+  return inner_dropout_.ForwardFeatures(inner, inner_.begin, inner_size_, context);
 }
 
 }  // namespace tessera::nn

@@ -9,6 +9,7 @@
 
 #include "nn/activation.h"
 #include "nn/dropout.h"
+#include "nn/feed_forward.h"
 #include "nn/linear.h"
 
 namespace tessera::nn {
@@ -30,14 +31,19 @@ struct MlpConfig {
 };
 
 // The feed-forward part of a block, gated or not.
-class Mlp : public Module {
+class Mlp : public FeedForward {
  public:
   Mlp(const MlpConfig& config, const Scope& scope);
   std::string_view kind() const override { return "Mlp"; }
   // h [B, T, C] to [B, T, C]; the inner features are split over the tensor-parallel group.
-  Tensor Forward(const Tensor& h, const ForwardContext& context) const;
+  Tensor Forward(const Tensor& h, const ForwardContext& context) const override;
+  // This rank's term of the sum over the group, for h [..., C] that every rank has whole: what
+  // several of them add up at once (nn/expert_mlp.h). Without a bias and dropout of the result.
+  Tensor ForwardPartial(const Tensor& h, const ForwardContext& context) const;
 
  private:
+  Tensor Inner(const Tensor& whole, const ForwardContext& context) const;
+
   const Activation activation_;
   const int64_t inner_size_;
   const Share inner_;  // this rank's inner features

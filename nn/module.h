@@ -52,6 +52,7 @@ namespace tessera::nn {
 class Module;
 class SelfAttention;
 class WeightForm;
+struct Routing;  // nn/router.h
 
 enum class VocabularyUse { kNone, kTable, kHead };
 
@@ -174,6 +175,9 @@ class Module {
   virtual bool looks_up() const { return false; }
   // Whether `weight` is a table of the vocabulary: its rows are looked up, or give the logits.
   virtual VocabularyUse vocabulary_use() const { return VocabularyUse::kNone; }
+  // Whether its Forward goes on with numbers that it reads back from the device: such a step is not
+  // captured (train/engine/captured_step.h).
+  virtual bool reads_device() const { return false; }
   // Of a layer that drops out.
   virtual void set_dropout(double /*p*/) {}
   // The layer itself, where it is self-attention, which an adapter may give keys (nn/prefix.h).
@@ -280,6 +284,9 @@ struct ForwardContext {
   // model is the one that it is on.
   int adapter = 0;
   static constexpr int kNoAdapter = -1;
+  // Mixtures of experts leave here where their tokens go, in the order of the layers; nullptr: it
+  // is not asked for.
+  std::vector<Routing>* routings = nullptr;
 };
 
 }  // namespace tessera::nn

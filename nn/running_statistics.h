@@ -19,6 +19,7 @@
 #ifndef TESSERA_NN_RUNNING_STATISTICS_H_
 #define TESSERA_NN_RUNNING_STATISTICS_H_
 
+#include <functional>
 #include <vector>
 
 #include "nn/module.h"
@@ -41,10 +42,15 @@ class RunningStatistics {
   // That of this thread's innermost scope.
   static RunningStatistics* Current();
 
-  // One pass's `found`, of `running`'s shape, in the order of the layers.
-  void Add(Parameter& running, const Tensor& found, double momentum);
+  // What `running` becomes of itself, and of the mean of what was found.
+  using Update = std::function<Tensor(const Tensor& running, const Tensor& mean)>;
 
-  // running = (1 - momentum) running + momentum (the mean of what was found), and forgets that.
+  // One pass's `found`, of `running`'s shape, in the order of the layers. Without an update of its
+  // own, running becomes (1 - momentum) running + momentum mean.
+  void Add(Parameter& running, const Tensor& found, double momentum);
+  void Add(Parameter& running, const Tensor& found, Update update);
+
+  // Updates the running statistics by the mean of what was found, and forgets that.
   // `group`: ranks that hold the same parameters, which all have found the same number of times.
   // `left_out`, 0-d: where it is not zero, running stays. Collective, and reads nothing from the
   // device.
@@ -58,7 +64,7 @@ class RunningStatistics {
     Parameter* running;
     Tensor sum;
     double count;
-    double momentum;
+    Update update;
   };
   std::vector<Entry> entries_;
 };

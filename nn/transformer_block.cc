@@ -38,7 +38,9 @@ TransformerBlock::TransformerBlock(const TransformerBlockConfig& config, const S
                                  ? MakeNormOf(config, config.attention_output_norm_name)
                                  : nullptr),
       mlp_norm_(config.mlp_norm_name.empty() ? nullptr : MakeNormOf(config, config.mlp_norm_name)),
-      mlp_(config.mlp, Child(config.mlp_name)),
+      mlp_(config.feed_forward != nullptr
+               ? config.feed_forward(Child(config.mlp_name))
+               : std::make_unique<Mlp>(config.mlp, Child(config.mlp_name))),
       mlp_output_norm_(norm_place_ == NormPlace::kBothSides
                            ? MakeNormOf(config, config.mlp_output_norm_name)
                            : nullptr) {}
@@ -67,13 +69,13 @@ Tensor TransformerBlock::Before(const Tensor& h, const Attend& attend,
   } else {
     r.sum = r.normed = Add(in.sum, attended);
   }
-  return Add(r.sum, through(mlp_output_norm_, mlp_.Forward(r.normed, context)));
+  return Add(r.sum, through(mlp_output_norm_, mlp_->Forward(r.normed, context)));
 }
 
 Tensor TransformerBlock::Behind(const Tensor& h, const Attend& attend,
                                 const ForwardContext& context) const {
   const Tensor x = attention_norm_->ForwardResidual(h, attend(h)).normed;
-  return mlp_norm_->ForwardResidual(x, mlp_.Forward(x, context)).normed;
+  return mlp_norm_->ForwardResidual(x, mlp_->Forward(x, context)).normed;
 }
 
 Tensor TransformerBlock::Parallel(const Tensor& h, const Attend& attend,
@@ -81,7 +83,7 @@ Tensor TransformerBlock::Parallel(const Tensor& h, const Attend& attend,
   const NormResult in = attention_norm_->ForwardResidual(h, Tensor());
   const Tensor attended = attend(in.normed);
   const NormResult r = mlp_norm_ == nullptr ? in : mlp_norm_->ForwardResidual(in.sum, Tensor());
-  return Add(r.sum, Add(attended, mlp_.Forward(r.normed, context)));
+  return Add(r.sum, Add(attended, mlp_->Forward(r.normed, context)));
 }
 
 Tensor TransformerBlock::Scaled(const Tensor& h, const Attend& attend,
@@ -89,7 +91,7 @@ Tensor TransformerBlock::Scaled(const Tensor& h, const Attend& attend,
   const Tensor x = attention_norm_->Forward(h);
   const Tensor attended = attend(x);
   const Tensor y = mlp_norm_->ForwardResidual(Mul(x, alpha_), attended).normed;
-  return Add(Mul(y, alpha_), mlp_.Forward(y, context));
+  return Add(Mul(y, alpha_), mlp_->Forward(y, context));
 }
 
 Tensor TransformerBlock::Forward(const Tensor& h, const AttentionMasks& masks,

@@ -20,6 +20,7 @@
 #include <string>
 
 #include "nn/attention.h"
+#include "nn/feed_forward.h"
 #include "nn/mlp.h"
 #include "nn/norm.h"
 
@@ -31,6 +32,7 @@ enum class NormPlace { kBefore, kBehind, kBothSides };
 struct TransformerBlockConfig {
   SelfAttentionConfig attention;
   MlpConfig mlp;
+  MakeFeedForward feed_forward = nullptr;  // in place of an Mlp, under mlp_name
   NormKind norm = NormKind::kLayerNorm;
   double norm_eps = 1e-5;
   bool norm_bias = true;            // LayerNorm only
@@ -75,7 +77,7 @@ class TransformerBlock : public Module {
   SelfAttention attention_;
   std::unique_ptr<Norm> attention_output_norm_;  // null: none
   std::unique_ptr<Norm> mlp_norm_;               // null: attention_norm_ serves both, or none
-  Mlp mlp_;
+  std::unique_ptr<FeedForward> mlp_;
   std::unique_ptr<Norm> mlp_output_norm_;  // null: none
 };
 

@@ -77,12 +77,12 @@ Status WriteTensors(const std::string& path,
 }
 
 // One gradient per parameter; those of tied uses are added up under the name the weight is saved
-// under. A parameter that the loss does not depend on has zeros.
+// under. A parameter that the loss does not depend on has zeros, one that never trains has none.
 std::vector<std::pair<std::string, Tensor>> CollectGradients(Model& model) {
   std::vector<std::pair<std::string, Tensor>> gradients;
   const std::vector<nn::Parameter*> parameters = model.Parameters();
   for (const nn::Parameter* p : parameters) {
-    if (p->tied_to != nullptr) continue;
+    if (p->tied_to != nullptr || !p->can_train) continue;
     const Tensor sum = Zeros(p->tensor.shape(), GradDType(p->tensor), p->tensor.device());
     for (const nn::Parameter* use : parameters) {
       if (use != p && use->tied_to != p) continue;

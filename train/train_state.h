@@ -4,7 +4,9 @@
 #define TESSERA_TRAIN_TRAIN_STATE_H_
 
 #include <cstdint>
+#include <map>
 #include <optional>
+#include <string>
 
 #include "base/json_member.h"
 
@@ -17,6 +19,7 @@ struct TrainState {
   double epoch = 0;     // passes over the data so far
   double loss = 0;      // of the last step
   double grad_norm = 0;
+  std::map<std::string, double> auxiliaries;  // likewise, by name (models/auxiliary.h)
   double lr = 0;
   // Of losses that are scaled: the scale that the next step begins with, and how many updates were
   // left out because gradients overflowed.

@@ -84,6 +84,7 @@ struct Trainer::StepBatches {
   // What the loss of each is divided by before: its targets, where losses are means of
   // micro-batches, which `all` then counts as targets. Otherwise empty.
   std::vector<double> divisors;
+  std::vector<double> targets;  // of each
   StepReport all;
 };
 
@@ -222,6 +223,7 @@ Trainer::StepBatches Trainer::FetchStep(Loader& loader) {
     step.status = batch.status();
     if (!batch.ok()) break;
     const double targets = data_.objective.TargetsOf(*batch);
+    step.targets.push_back(targets);
     if (averages_micro_batches_) step.divisors.push_back(targets > 0 ? targets : 1);
     mine.targets += averages_micro_batches_ && targets > 0 ? 1 : targets;
     mine.tokens += batch->tokens;
@@ -243,6 +245,7 @@ StepResult Trainer::RunStep(const StepBatches& step) {
   state_.lr = learning_rate_(state_.step + 1, state_.total_steps);
   StepResult done = loop_->Step(batches, {.targets = targets,
                                           .divisors = step.divisors,
+                                          .loss_targets = step.targets,
                                           .learning_rate = state_.lr,
                                           .filled = filled});
   loop_->Count(done);
@@ -252,6 +255,7 @@ StepResult Trainer::RunStep(const StepBatches& step) {
   for (size_t m = 0; m < step.divisors.size(); ++m) losses[m] /= step.divisors[m];
   for (const double loss : GatherOverData(losses, mesh_)) loss_sum += loss;
   state_.loss = loss_sum / targets;
+  state_.auxiliaries = MeanAuxiliaries(done.auxiliaries, step.targets, mesh_);
   state_.has_targets = step.all.targets > 0;
   steps_without_targets_ += state_.has_targets ? 0 : 1;
   state_.step = loop_->steps();

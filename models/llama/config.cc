@@ -57,7 +57,10 @@ void ReadWindows(const json& json, const LlamaType& type, size_t layers, ConfigR
   if (type.windows == LlamaWindows::kNone) return;
   const bool none = json.contains("sliding_window") && json["sliding_window"].is_null();
   int64_t window = none ? 0 : type.window;
-  reader->Read("sliding_window", &window, {.above = 0});
+  // transformers 5 writes 0 for none, of models with experts.
+  const bool may_be_zero = c->experts.num_experts > 0;
+  reader->Read("sliding_window", &window,
+               may_be_zero ? OptionNotes{.least = 0} : OptionNotes{.above = 0});
   if (type.windows == LlamaWindows::kAll) {
     c->windows.assign(layers, window);
     return;
@@ -70,14 +73,18 @@ void ReadWindows(const json& json, const LlamaType& type, size_t layers, ConfigR
   if (type.windows == LlamaWindows::kQwen) reader->Read("max_window_layers", &first);
   if (type.name == "gemma3_text") reader->Read("sliding_window_pattern", &period, {.least = 1});
   const std::optional<std::vector<bool>> named = reader->ReadSlidingLayers(layers);
+  // What transformers' versions make of it without names differs.
+  reader->Require(named || !used || type.name != "qwen2_moe",
+                  "'use_sliding_window' needs 'layer_types', which says of each layer what it is");
   // SmolLM3's layers slide where they are named so, used or not.
   if (named && type.windows == LlamaWindows::kNamed) used = true;
   for (size_t i = 0; i < layers && used; ++i) {
     const auto number = static_cast<int64_t>(i);
-    const bool slides = named                ? (*named)[i]
-                        : pattern            ? (number + 1) % period != 0
-                        : c->rotates.empty() ? number >= first
-                                             : !c->rotates[i];
+    const bool slides = type.name == "qwen3_moe" ? true
+                        : named                  ? (*named)[i]
+                        : pattern                ? (number + 1) % period != 0
+                        : c->rotates.empty()     ? number >= first
+                                                 : !c->rotates[i];
     if (slides) c->windows[i] = window;
   }
 }
@@ -180,6 +187,7 @@ StatusOr<LlamaConfig> LlamaConfig::FromJson(const json& json) {
   if (name == "gemma2" || name == "gemma3_text") ReadGemma(json, type, &reader, &c);
   if (name == "phi3") reader.Read("resid_pdrop", &c.resid_pdrop, DropoutShare());
   if (name == "smollm3") ReadRotatingLayers(layers, &reader, &c);
+  if (c.experts.num_experts > 0) ReadExperts(name, layers, &reader, &c);
   ReadWindows(json, type, layers, &reader, &c);
   reader.ReadPaddingToken(c.vocab_size, &c.pad_token_id);
   TESSERA_RETURN_IF_ERROR(reader.status());

@@ -12,6 +12,7 @@
 
 #include "base/options_fwd.h"
 #include "base/status.h"
+#include "models/llama/experts.h"
 #include "nlohmann/json.hpp"
 #include "nn/rotary.h"
 
@@ -73,6 +74,7 @@ struct LlamaConfig {
   double final_logit_softcapping = 0;
   int64_t max_positions = 2048;  // max_position_embeddings, or what its scaling extends that to
   LlamaNames names = {};
+  LlamaExperts experts = {};
 
   // By "model_type". Checks sizes; refuses by name what would change results and is not supported.
   static StatusOr<LlamaConfig> FromJson(const nlohmann::json& json);

@@ -8,6 +8,7 @@
 #include "models/model_keys.h"
 #include "models/transformer_stack.h"
 #include "nn/activation.h"
+#include "nn/expert_mlp.h"
 #include "nn/norm.h"
 #include "nn/transformer_block.h"
 
@@ -54,6 +55,12 @@ nn::TransformerBlockConfig LayerConfig(const LlamaConfig& c, size_t layer) {
                 .gate_name = c.names.gate,
                 .up_name = c.names.up,
                 .down_name = c.names.down};
+  if (c.experts.In(layer)) {
+    config.mlp_name = c.experts.block;
+    config.feed_forward = [experts = ExpertsConfig(c)](const nn::Scope& scope) {
+      return std::make_unique<nn::ExpertMlp>(experts, scope);
+    };
+  }
   config.norm = nn::NormKind::kRmsNorm;
   config.norm_eps = c.rms_norm_eps;
   config.norm_zero_centered = c.zero_centered_norms;
@@ -124,17 +131,26 @@ Llama::Llama(const LlamaConfig& config, nlohmann::json json, const nn::BuildCont
 Llama::~Llama() = default;
 
 BlockKeys Llama::keys_of_block(int block) const {
+  const bool has_experts = config_.experts.num_experts > 0;
   if (block == 0) {
-    return {.takes = {keys::kInputIds},
-            .may_take = {keys::kPositionIds},
-            .gives = {keys::kHidden, keys::kPositionIds},
-            .drops = {keys::kInputIds}};
+    BlockKeys first = {.takes = {keys::kInputIds},
+                       .may_take = {keys::kPositionIds},
+                       .gives = {keys::kHidden, keys::kPositionIds},
+                       .drops = {keys::kInputIds}};
+    if (has_experts) first.gives.Add(keys::kRouterSums);
+    return first;
   }
   if (block + 1 == num_blocks()) {
-    if (config_.has_lm_head) return LanguageModelKeys();
-    return {.takes = {keys::kHidden, keys::kPositionIds}, .gives = {keys::kLastHiddenState}};
+    BlockKeys head = LanguageModelKeys();
+    if (!config_.has_lm_head) {
+      head = {.takes = {keys::kHidden, keys::kPositionIds}, .gives = {keys::kLastHiddenState}};
+    }
+    if (has_experts) head.may_take.Add(keys::kRouterSums);
+    return head;
   }
-  return TransformerBlockKeys({keys::kAttentionMask, keys::kDocumentIds});
+  BlockKeys layer = TransformerBlockKeys({keys::kAttentionMask, keys::kDocumentIds});
+  if (config_.experts.In(static_cast<size_t>(block - 1))) layer.may_take.Add(keys::kRouterSums);
+  return layer;
 }
 
 // The last one is what the head reads, behind the final norm.
@@ -147,6 +163,9 @@ Bundle Llama::RunBlock(int block, Bundle in, const RunOptions& options) const {
   TESSERA_CHECK(HasBlock(block), "llama", "block ", block, " is not part of this model");
   if (block == 0) return Embed(std::move(in), options);
   if (block + 1 < num_blocks()) return RunLayer(block - 1, std::move(in), options);
+  if (in.has(keys::kRouterSums) && options.auxiliaries != nullptr) {
+    AddRouterLosses(config_, in.at(keys::kRouterSums), options);
+  }
   const Tensor h_BTC = model_->norm->Forward(in.at(keys::kHidden));
   if (config_.has_lm_head) {
     return LanguageModelOutputs(*lm_head_, h_BTC, ShiftedTargets(in), in, options);
@@ -166,14 +185,25 @@ Bundle Llama::Embed(Bundle in, const RunOptions& options) const {
   if (build().sequence_parallel) x_BTC = ScatterToGroup(x_BTC, 1, build().tensor_parallel);
   in.erase(keys::kInputIds);
   in.set(keys::kHidden, x_BTC);
+  if (CountsRoutings(config_, options)) {
+    in.set(keys::kRouterSums, EmptyRouterSums(config_, x_BTC.dtype(), ids_BT.device()));
+  }
   return in;
 }
 
 Bundle Llama::RunLayer(int layer, Bundle in, const RunOptions& options) const {
   nn::AttentionMasks masks = MasksOf(in);
   masks.rotary_positions = in.at(keys::kPositionIds);
-  return RunTransformerBlock(*model_->layers[static_cast<size_t>(layer)], masks, std::move(in),
-                             options, layer);
+  nn::TransformerBlock& block = *model_->layers[static_cast<size_t>(layer)];
+  const bool counts = in.has(keys::kRouterSums) && config_.experts.In(static_cast<size_t>(layer));
+  if (!counts) return RunTransformerBlock(block, masks, std::move(in), options, layer);
+  std::vector<nn::Routing> routings;
+  RunOptions counting = options;
+  counting.context.routings = &routings;
+  Bundle out = RunTransformerBlock(block, masks, std::move(in), counting, layer);
+  out.set(keys::kRouterSums, AddRouting(config_, out.at(keys::kRouterSums), routings.at(0),
+                                        out.get(keys::kAttentionMask)));
+  return out;
 }
 
 }  // namespace tessera::models

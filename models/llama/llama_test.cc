@@ -91,6 +91,38 @@ const std::vector<Case>& Cases() {
          {{"type", "su"}, {"short_factor", {1.0, 1.5}}, {"long_factor", {2.0, 3.0}}}}}},
       {"glm", {{"model_type", "glm"}, {"pad_token_id", nullptr}, {"head_dim", 8}}},
       {"glm4", {{"model_type", "glm4"}, {"pad_token_id", nullptr}, {"head_dim", 8}}},
+      {"mixtral",
+       {{"model_type", "mixtral"},
+        {"num_local_experts", 4},
+        {"output_router_logits", true},
+        {"router_aux_loss_coef", 0.5},
+        {"router_z_loss_coef", 0.1}}},
+      {"qwen2_moe",
+       {{"model_type", "qwen2_moe"},
+        {"num_experts", 5},
+        {"num_experts_per_tok", 3},
+        {"moe_intermediate_size", 7},
+        {"shared_expert_intermediate_size", 9},
+        {"mlp_only_layers", {0}},
+        {"output_router_logits", true},
+        {"router_aux_loss_coef", 0.5}}},
+      {"qwen3_moe",
+       {{"model_type", "qwen3_moe"},
+        {"num_experts", 3},
+        {"num_experts_per_tok", 2},
+        {"moe_intermediate_size", 7},
+        {"norm_topk_prob", true}}},
+      {"glm4_moe",
+       {{"model_type", "glm4_moe"},
+        {"head_dim", 8},
+        {"n_routed_experts", 6},
+        {"num_experts_per_tok", 2},
+        {"moe_intermediate_size", 7},
+        {"routed_scaling_factor", 1.5},
+        {"n_group", 3},
+        {"topk_group", 2},
+        {"use_qk_norm", true},
+        {"router_z_loss_coef", 0.1}}},
   };
   return *cases;
 }
@@ -140,7 +172,9 @@ TEST_P(LlamaTest, RecomputationKeepsEveryBit) {
     const Bundle out = model->Run(Inputs(1), {.context = {.training = true}});
     Backward(out.at(keys::kLoss));
     std::vector<std::vector<float>> all = {{static_cast<float>(out.at(keys::kLoss).Item())}};
-    for (nn::Parameter* p : model->Parameters()) all.push_back(Grad(p->tensor).ToVector<float>());
+    for (nn::Parameter* p : model->Parameters()) {
+      if (p->can_train) all.push_back(Grad(p->tensor).ToVector<float>());
+    }
     return all;
   };
   EXPECT_EQ(gradients(true), gradients(false));
@@ -195,7 +229,12 @@ TEST_P(LlamaTest, DryRunOnMetaCountsTheRealStep) {
         model->Run(inputs, {.context = {.training = true}, .keep_logits = false}).at(keys::kLoss));
     return allocator.stats().peak_bytes - before;
   };
-  EXPECT_EQ(peak(Device::Meta()), peak(Device::Cpu()));
+  const auto planned = static_cast<double>(peak(Device::Meta()));
+  const auto real = static_cast<double>(peak(Device::Cpu()));
+  // On meta all experts have as many tokens; of a busier one more is there at a time.
+  const bool experts = std::string_view(GetParam().name).ends_with("moe") ||
+                       std::string_view(GetParam().name) == "mixtral";
+  EXPECT_NEAR(planned, real, experts ? 0.03 * real : 0);
 }
 
 INSTANTIATE_TEST_SUITE_P(Kinds, LlamaTest, testing::ValuesIn(Cases()),
@@ -220,6 +259,46 @@ LlamaConfig Read(json changes) {
   const auto config = LlamaConfig::FromJson(changes);
   EXPECT_TRUE(config.ok()) << Message(config.status());
   return config.ok() ? *config : LlamaConfig();
+}
+
+// As transformers reads the same files.
+TEST(LlamaConfigTest, WhatKeysOfExpertsMean) {
+  const auto read = [](const char* type, json changes) {
+    changes["model_type"] = type;
+    changes["num_hidden_layers"] = 4;
+    if (std::string_view(type) == "glm4_moe") changes["head_dim"] = 128;
+    return Read(changes);
+  };
+  const LlamaConfig mixtral = read("mixtral", json::object());
+  EXPECT_EQ(mixtral.experts.num_experts, 8);
+  EXPECT_EQ(mixtral.experts.inner_size, 14336);
+  EXPECT_EQ(mixtral.windows[3], 0);
+  EXPECT_EQ(mixtral.rotary.base, 1e6);
+  EXPECT_FALSE(mixtral.experts.output_router_logits);
+  EXPECT_EQ(
+      read("qwen3_moe", {{"num_local_experts", 6}, {"num_experts_per_tok", 2}}).experts.num_experts,
+      6);
+  EXPECT_EQ(read("qwen3_moe", {{"num_experts", 16}}).experts.num_experts, 16);
+  EXPECT_EQ(read("qwen3_moe", json::object()).head_dim, 64);
+  const auto layers = [&](const char* type, const json& changes) {
+    return read(type, changes).experts.layers;
+  };
+  EXPECT_EQ(layers("qwen3_moe", {{"decoder_sparse_step", 2}}),
+            (std::vector<bool>{false, true, false, true}));
+  EXPECT_EQ(layers("qwen2_moe", {{"mlp_only_layers", {1, 3}}}),
+            (std::vector<bool>{true, false, true, false}));
+  EXPECT_EQ(layers("glm4_moe", {{"first_k_dense_replace", 2}}),
+            (std::vector<bool>{false, false, true, true}));
+  EXPECT_EQ(read("qwen2_moe", {{"sliding_window", 0}}).windows[0], 0);
+  EXPECT_FALSE(read("qwen2_moe", {{"qkv_bias", false}}).qkv_bias);
+  EXPECT_TRUE(read("qwen2_moe", json::object()).qkv_bias);
+  EXPECT_EQ(read("qwen3_moe", {{"use_sliding_window", true}, {"sliding_window", 5}}).windows,
+            (std::vector<int64_t>{5, 5, 5, 5}));
+  EXPECT_EQ(read("qwen3_moe", {{"sliding_window", 5}}).windows[0], 0);
+  const LlamaConfig glm = read("glm4_moe", {{"n_shared_experts", 2}, {"use_qk_norm", true}});
+  EXPECT_EQ(glm.experts.shared_inner_size, 2 * 1408);
+  EXPECT_TRUE(glm.has_head_norms);
+  EXPECT_EQ(glm.rotary.share, 0.5);
 }
 
 // As transformers reads the same files.
@@ -398,6 +477,17 @@ TEST(LlamaConfigTest, RefusesByName) {
   EXPECT_NE(problem({{"head_dim", 5}}).find("needed are"), std::string::npos);
   EXPECT_EQ(problem({{"model_type", "mistral"}, {"sliding_window", 0}}),
             "config of mistral: 'sliding_window' must be above 0, not 0");
+  EXPECT_EQ(
+      problem({{"model_type", "qwen2_moe"}, {"use_sliding_window", true}}),
+      "config of qwen2_moe: 'use_sliding_window' needs 'layer_types', which says of each layer "
+      "what it is");
+  EXPECT_EQ(problem({{"model_type", "mixtral"}, {"num_experts_per_tok", 9}}),
+            "config of mixtral: 'num_experts_per_tok' (9) is more than 'num_local_experts' (8)");
+  EXPECT_EQ(problem({{"model_type", "glm4_moe"}, {"n_group", 3}}),
+            "config of glm4_moe: 'n_routed_experts' (128) is not a multiple of 'n_group' (3)");
+  EXPECT_EQ(problem({{"model_type", "glm4_moe"}, {"n_group", 32}}),
+            "config of glm4_moe: 'topk_group' (1) of 'n_group' (32) groups do not hold "
+            "'num_experts_per_tok' (8) of 'n_routed_experts' (128)");
   EXPECT_EQ(problem({{"model_type", "gemma3_text"}, {"attn_logit_softcapping", 30.0}}),
             "config of gemma3_text: 'attn_logit_softcapping' is not supported");
   EXPECT_EQ(problem({{"model_type", "gemma2"}, {"attn_logit_softcapping", 0}}),

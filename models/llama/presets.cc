@@ -149,9 +149,70 @@ std::vector<Preset> GlmPresets() {
                      {"glm-4-9b", 40, 32, 2, 128, 4096, 13696, 8192, 151552, false, 1e4})};
 }
 
+std::vector<Preset> MixtralPresets() {
+  return {MakePreset("mixtral", "MixtralForCausalLM",
+                     R"({"bos_token_id": 1, "eos_token_id": 2, "num_local_experts": 8,
+                         "num_experts_per_tok": 2, "router_aux_loss_coef": 0.02,
+                         "router_jitter_noise": 0.0, "output_router_logits": false,
+                         "router_z_loss_coef": 0.0, "expert_capacity_factor": 0.0,
+                         "sliding_window": null})",
+                     {"mixtral-8x7b", 32, 32, 8, 128, 4096, 14336, 32768, 32000, false, 1e6})};
+}
+
+std::vector<Preset> Qwen2MoePresets() {
+  return {MakePreset("qwen2_moe", "Qwen2MoeForCausalLM",
+                     R"({"bos_token_id": 151643, "eos_token_id": 151643, "rms_norm_eps": 1e-6,
+                         "num_experts": 60, "num_experts_per_tok": 4,
+                         "moe_intermediate_size": 1408, "shared_expert_intermediate_size": 5632,
+                         "decoder_sparse_step": 1, "norm_topk_prob": false,
+                         "mlp_only_layers": [], "router_aux_loss_coef": 0.001,
+                         "output_router_logits": false, "use_sliding_window": false,
+                         "router_z_loss_coef": 0.0, "expert_capacity_factor": 0.0})",
+                     {"qwen1.5-moe-a2.7b", 24, 16, 16, 128, 2048, 5632, 8192, 151936, false, 1e6})};
+}
+
+// The tiny one trains in seconds, on bytes.
+std::vector<Preset> Qwen3MoePresets() {
+  constexpr char kExperts[] =
+      R"({"bos_token_id": 151643, "eos_token_id": 151645, "rms_norm_eps": 1e-6,
+          "attention_bias": false, "num_experts": 128, "num_experts_per_tok": 8,
+          "moe_intermediate_size": 768, "decoder_sparse_step": 1, "norm_topk_prob": true,
+          "mlp_only_layers": [], "router_aux_loss_coef": 0.001, "output_router_logits": false,
+          "router_z_loss_coef": 0.0, "expert_capacity_factor": 0.0,
+          "use_sliding_window": false})";
+  constexpr char kTiny[] =
+      R"({"bos_token_id": null, "eos_token_id": null, "num_experts": 8, "num_experts_per_tok": 2,
+          "moe_intermediate_size": 176, "router_aux_loss_coef": 0.01,
+          "output_router_logits": true})";
+  const char* const type = "qwen3_moe";
+  const char* const architecture = "Qwen3MoeForCausalLM";
+  return {MakePreset(type, architecture, kExperts,
+                     {"qwen3-30b-a3b", 48, 32, 4, 128, 2048, 6144, 40960, 151936, false, 1e6}),
+          MakePreset(type, architecture, kExperts,
+                     {"moe-tiny", 4, 4, 2, 32, 128, 352, 256, 32000, true, 1e4, kTiny}, "byte")};
+}
+
+std::vector<Preset> Glm4MoePresets() {
+  constexpr char kExperts[] =
+      R"({"eos_token_id": [151329, 151336, 151338], "pad_token_id": 151329,
+          "attention_bias": true, "partial_rotary_factor": 0.5, "n_routed_experts": 128,
+          "n_shared_experts": 1, "num_experts_per_tok": 8, "moe_intermediate_size": 1408,
+          "routed_scaling_factor": 1.0, "first_k_dense_replace": 1, "norm_topk_prob": true,
+          "n_group": 1, "topk_group": 1, "use_qk_norm": false, "router_z_loss_coef": 0.0,
+          "router_bias_update_rate": 0.0, "expert_capacity_factor": 0.0})";
+  return {MakePreset("glm4_moe", "Glm4MoeForCausalLM", kExperts,
+                     {"glm-4.5-air", 46, 96, 8, 128, 4096, 10944, 131072, 151552, false, 1e6})};
+}
+
 // The frequencies of the rotations, which older files carry.
 bool IsRotaryBuffer(const std::string& name) {
   return name.ends_with("rotary_emb.inv_freq") || name == "transformer.rotary_pos_emb.inv_freq";
+}
+
+// Of the layers behind the last one, which predict further tokens: of GLM-4.5-Air and GLM-4.5.
+bool IsPredictedToken(const std::string& name) {
+  return IsRotaryBuffer(name) || name.starts_with("model.layers.46.") ||
+         name.starts_with("model.layers.92.");
 }
 
 Preset ChatGlm2Preset(const char* name, int positions) {
@@ -265,6 +326,20 @@ const FamilyRegistration chatglm2([] {
   family.leave_out_lm_head = nullptr;  // the name of its class is that of a bare decoder
   family.other_names = nullptr;
   family.adapter_targets = {"query_key_value"};
+  return family;
+});
+const FamilyRegistration mixtral([] {
+  return MakeFamily("mixtral", "MixtralForCausalLM", MixtralPresets());
+});
+const FamilyRegistration qwen2_moe([] {
+  return MakeFamily("qwen2_moe", "Qwen2MoeForCausalLM", Qwen2MoePresets());
+});
+const FamilyRegistration qwen3_moe([] {
+  return MakeFamily("qwen3_moe", "Qwen3MoeForCausalLM", Qwen3MoePresets());
+});
+const FamilyRegistration glm4_moe([] {
+  Family family = MakeFamily("glm4_moe", "Glm4MoeForCausalLM", Glm4MoePresets());
+  family.ignored_entry = IsPredictedToken;
   return family;
 });
 const FamilyRegistration glm4([] { return MakeFamily("glm4", "Glm4ForCausalLM", {}); });

@@ -160,12 +160,81 @@ LlamaType Glm4() {
   return type;
 }
 
+LlamaType Mixtral() {
+  LlamaType type = Mistral();
+  type.name = "mixtral";
+  type.window = 0;
+  type.rope_theta = 1e6;
+  LlamaConfig& c = type.defaults;
+  c.rms_norm_eps = 1e-5;
+  c.experts = {.num_experts = 8,
+               .per_token = 2,
+               .balance_weight = 0.001,
+               .block = "block_sparse_moe",
+               .gate = "w1",
+               .up = "w3",
+               .down = "w2"};
+  return type;
+}
+
+LlamaType Qwen2Moe() {
+  LlamaType type = Qwen2();
+  type.name = "qwen2_moe";
+  type.windows = LlamaWindows::kNamed;
+  LlamaConfig& c = type.defaults;
+  c.hidden_size = 2048;
+  c.intermediate_size = 5632;
+  c.num_hidden_layers = 24;
+  c.num_attention_heads = c.num_key_value_heads = 16;
+  c.experts = {.num_experts = 60,
+               .per_token = 4,
+               .inner_size = 1408,
+               .shared_inner_size = 5632,
+               .gated_share = true,
+               .normalised = false,
+               .balance_weight = 0.001,
+               .shared = "shared_expert"};
+  return type;
+}
+
+LlamaType Qwen3Moe() {
+  LlamaType type = Qwen3();
+  type.name = "qwen3_moe";
+  type.divides_width = true;
+  LlamaConfig& c = type.defaults;
+  c.hidden_size = 2048;
+  c.intermediate_size = 6144;
+  c.num_hidden_layers = 24;
+  c.num_key_value_heads = 4;
+  c.experts = {.num_experts = 128,
+               .per_token = 8,
+               .inner_size = 768,
+               .normalised = false,
+               .balance_weight = 0.001};
+  return type;
+}
+
+LlamaType Glm4Moe() {
+  LlamaType type = {.name = "glm4_moe", .attention_bias = true};
+  LlamaConfig& c = type.defaults;
+  c.vocab_size = 151552;
+  c.intermediate_size = 10944;
+  c.num_hidden_layers = 46;
+  c.num_attention_heads = 96;
+  c.num_key_value_heads = 8;
+  c.max_position_embeddings = 131072;
+  c.rms_norm_eps = 1e-5;
+  c.rotary.share = 0.5;
+  c.experts = {.num_experts = 128, .per_token = 8, .inner_size = 1408, .sigmoids = true};
+  return type;
+}
+
 }  // namespace
 
 const LlamaType& LlamaTypeOf(std::string_view model_type) {
-  static const auto* const types =
-      new std::vector<LlamaType>{Llama(), Mistral(), Qwen2(), Qwen3(), Gemma2(), Gemma3(),
-                                 Olmo2(), SmolLm3(), Phi3(),  Glm(),   Glm4()};
+  static const auto* const types = new std::vector<LlamaType>{
+      Llama(), Mistral(), Qwen2(), Qwen3(),   Gemma2(),   Gemma3(),   Olmo2(),  SmolLm3(),
+      Phi3(),  Glm(),     Glm4(),  Mixtral(), Qwen2Moe(), Qwen3Moe(), Glm4Moe()};
   for (const LlamaType& type : *types) {
     if (type.name == model_type) return type;
   }

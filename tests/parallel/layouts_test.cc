@@ -182,6 +182,15 @@ RunConfig ConfigFor(const Layout& layout, const std::string& name) {
     config.lr = 1e-2;
     config.dropout = 0;
   }
+  if (layout.run.starts_with("experts")) {
+    config.model = "moe-tiny";
+    config.config_overrides = "num_hidden_layers=3,router_z_loss_coef=0.01";
+    config.dropout.reset();
+    if (layout.run == "experts_lora") {
+      config.adapter = "lora";
+      config.target_modules = "all-linear";
+    }
+  }
   if (layout.run == "prefix" || layout.run == "projected") {
     config.adapter = "prefix";
     config.pre_seq_len = 5;
@@ -408,7 +417,7 @@ INSTANTIATE_TEST_SUITE_P(Optimizers, LayoutsTest, testing::ValuesIn(OptimizerLay
 std::vector<Layout> RunLayouts() {
   std::vector<Layout> layouts;
   for (const char* run : {"smoothed", "documents", "epochs", "lora", "chat", "lengths",
-                          "preference", "prefix", "projected"}) {
+                          "preference", "prefix", "projected", "experts", "experts_lora"}) {
     for (Layout layout :
          {Layout{.dp = 2, .accumulation = 2}, Layout{.tp = 2, .sequence_parallel = true},
           Layout{.dp = 2, .accumulation = 2, .zero = 3},
@@ -429,6 +438,13 @@ std::vector<Layout> RunLayouts() {
       layout.run = run;
       layouts.push_back(layout);
     }
+  }
+  // Losses of the model's own, of passes that are spread otherwise.
+  for (Layout layout : {Layout{.dp = 4, .accumulation = 1, .zero = 2}, Layout{.tp = 2},
+                        Layout{.pp = 2, .schedule = "interleaved"},
+                        Layout{.dp = 2, .accumulation = 2, .dtype = "bfloat16"}}) {
+    layout.run = "experts";
+    layouts.push_back(layout);
   }
   // Weights that have no elements; ranks that split them round activations elsewhere.
   for (Layout layout :

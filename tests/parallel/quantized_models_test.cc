@@ -43,7 +43,8 @@ json Widened(json config, bool by_256) {
     if (config.contains(key)) config[key] = value;
   };
   for (const char* key : {"hidden_size", "n_embd", "d_model"}) set(key, by_256 ? 256 : 64);
-  for (const char* key : {"intermediate_size", "d_ff", "inner_hidden_size"}) {
+  for (const char* key : {"intermediate_size", "moe_intermediate_size",
+                          "shared_expert_intermediate_size", "d_ff", "inner_hidden_size"}) {
     set(key, by_256 ? 512 : 96);
   }
   set("head_dim", 32);
@@ -107,6 +108,10 @@ class QuantizedModelsTest : public testing::TestWithParam<Case> {
     ASSERT_TRUE(converted.ok()) << Message(converted);
   }
   void TearDown() override { fs::remove_all(Path("")); }
+  // Rounding may give a token another expert.
+  static double Spread() {
+    return GetParam().family.config.contains("num_experts_per_tok") ? 3 : 1;
+  }
 
   std::string Path(const std::string& name) const {
     return JoinPath(testing::TempDir(), "quantized_models") + "/" + name;
@@ -162,7 +167,7 @@ TEST_P(QuantizedModelsTest, IsTheSameFromEitherFolderAndNearTheDense) {
   for (const DType dtype : {DType::kBFloat16, DType::kFloat16}) {
     const auto half = Load(quantised_, {.build = {.dtype = dtype}});
     EXPECT_EQ(CountQuantised(*half), CountQuantised(*held));
-    EXPECT_LT(Distance(FirstOutput(*half, inputs), output), 0.1) << dtype;
+    EXPECT_LT(Distance(FirstOutput(*half, inputs), output), 0.1 * Spread()) << dtype;
   }
   const auto wide = models::LoadModel(quantised_, {.build = {.dtype = DType::kFloat64}});
   EXPECT_EQ(Message(wide.status()),
@@ -176,7 +181,7 @@ TEST_P(QuantizedModelsTest, IsTheSameFromEitherFolderAndNearTheDense) {
   const auto dense = Load(back, {});
   EXPECT_EQ(CountQuantised(*dense), 0);
   const double distance = Distance(output, FirstOutput(*dense, inputs));
-  EXPECT_LT(distance, 0.06);
+  EXPECT_LT(distance, 0.06 * Spread());
   EXPECT_GT(distance, 0);
   if (!Stays(GetParam().type)) return;
   const std::string again = Path("again");
@@ -197,7 +202,7 @@ TEST_P(QuantizedModelsTest, OnTwoRanks) {
       // What is dense on a rank has not lost what few bits lose, unless the folder has.
       const bool lost = in_folder || Stays(GetParam().type);
       const double distance = Distance(FirstOutput(*model, inputs), output);
-      EXPECT_LT(distance, lost ? 0.05 : GetParam().type == QuantType::kQ2K ? 0.5 : 0.25);
+      EXPECT_LT(distance, lost ? 0.05 * Spread() : GetParam().type == QuantType::kQ2K ? 0.5 : 0.25);
     });
   }
 }

@@ -185,7 +185,9 @@ class RankRun {
       if (p->tied_to == nullptr && setup.trains && !setup.trains(p->name)) DropGrad(p->tensor);
     }
     if (setup.grad_dtype) {
-      for (nn::Parameter* p : model_->Parameters()) RequireGrad(p->tensor, *setup.grad_dtype);
+      for (nn::Parameter* p : model_->Parameters()) {
+        if (p->can_train) RequireGrad(p->tensor, *setup.grad_dtype);
+      }
     }
     parameters_ = optim::ParametersOf(*model_);
     const auto groups = optim::SplitByDecay(parameters_, {.weight_decay = 0.1});

@@ -145,6 +145,10 @@ StepResult Engine::ResultOf(const StepOutputs& outputs) const {
     if (counts.device().is_meta()) break;
     result.counts.push_back(CopyTo(counts, Device::Cpu()).ToVector<double>());
   }
+  for (const auto& values : outputs.auxiliaries) {
+    std::map<std::string, double>& numbers = result.auxiliaries.emplace_back();
+    for (const auto& [name, value] : values) numbers[name] = dist::NumberOf(value);
+  }
   result.grad_norm = dist::NumberOf(outputs.grad_norm);
   result.updated = !scaler_ || std::isfinite(result.grad_norm);
   return result;

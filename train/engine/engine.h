@@ -22,6 +22,7 @@
 #include <cstdint>
 #include <functional>
 #include <limits>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -86,6 +87,8 @@ struct StepResult {
   std::vector<double> losses;  // of this rank's micro-batches, summed over targets
   // What the loss counts of each of them (StepParts::loss_of_tokens); nothing where it does not.
   std::vector<std::vector<double>> counts = {};
+  // The model's own losses by name, of each of them (models/auxiliary.h).
+  std::vector<std::map<std::string, double>> auxiliaries = {};
   double grad_norm = 0;
   bool updated = true;  // false: left out, as the gradients are not finite
 };

@@ -3,6 +3,10 @@
 #ifndef TESSERA_TRAIN_ENGINE_PIPELINED_STEP_H_
 #define TESSERA_TRAIN_ENGINE_PIPELINED_STEP_H_
 
+#include <map>
+#include <string>
+#include <vector>
+
 #include "dist/pipeline/executor.h"
 #include "train/engine/step_runner.h"
 
@@ -22,9 +26,14 @@ class PipelinedStep final : public StepRunner {
 
  private:
   StepOutputs RunStages(const StepInputs& inputs);
+  void ShareNumbers(const std::vector<double>& losses,
+                    const std::vector<std::map<std::string, Tensor>>& auxiliaries,
+                    int64_t micro_batches, StepOutputs* outputs);
 
   const StepWork work_;
   dist::PipelineExecutor executor_;
+  std::vector<std::string> auxiliary_names_;  // the last stage's, on every rank
+  double auxiliary_hash_ = 0;                 // of them
 };
 
 }  // namespace tessera::train

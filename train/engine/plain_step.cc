@@ -33,6 +33,7 @@ void PlainStep::RunMicroBatch(const StepInputs& inputs, size_t m, StepOutputs* r
   work_.RunBackward(loss, inputs.ShareOf(number));
   if (inputs.outputs != nullptr) inputs.outputs->push_back(Detached(outputs));
   results->losses.push_back(loss.Detach());
+  results->auxiliaries.push_back(models::AuxiliariesOf(outputs));
   if (outputs.has(keys::kLossCounts)) results->counts.push_back(outputs.at(keys::kLossCounts));
 }
 
@@ -77,6 +78,9 @@ void PlainStep::Undo() {
 const char* PlainStep::WhyNotCaptured(int64_t micro_batches) const {
   if (const char* why = train::WhyNotCaptured(work_.parts)) return why;
   if (work_.model.has_hooks()) return "a module has hooks";
+  bool reads = false;
+  work_.model.VisitModules([&](nn::Module& module) { reads = reads || module.reads_device(); });
+  if (reads) return "the model has experts, whose numbers of tokens are read from the device";
   if (work_.clock.waits()) return "wall_clock_breakdown is asked for";
   if (work_.activations != nullptr) return "off-loaded activations";
   return work_.store.WhyNotCaptured(micro_batches);

@@ -123,6 +123,9 @@ StepResult StepLoop::Step(const std::vector<models::Bundle>& batches, const Whol
                        .options = [&](int64_t m) {
                          models::RunOptions options = OptionsOf(m, /*training=*/true);
                          options.loss_reduction = step.reduction;
+                         if (!step.loss_targets.empty()) {
+                           options.loss_targets = step.loss_targets[static_cast<size_t>(m)];
+                         }
                          return options;
                        }});
 }

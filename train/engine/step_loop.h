@@ -41,6 +41,8 @@ struct StepLoopOptions {
 struct WholeStep {
   double targets = 1;                 // what losses are divided by, on all ranks
   std::vector<double> divisors = {};  // EngineStep::divisors
+  // Of each micro-batch, models::RunOptions::loss_targets; empty: 0.
+  std::vector<double> loss_targets = {};
   double learning_rate = 0;
   int64_t filled = std::numeric_limits<int64_t>::max();  // EngineStep::filled
   LossReduction reduction = LossReduction::kSum;

@@ -15,7 +15,10 @@ models::Bundle InputsOfModel(const StepParts& parts, const models::Bundle& batch
 }
 
 models::RunOptions OptionsOfModel(const StepParts& parts, models::RunOptions options) {
-  options.keep_logits = options.keep_logits || parts.loss.run != nullptr;
+  if (parts.loss.run != nullptr) {
+    options.keep_logits = true;
+    options.loss_targets = -1;  // its own losses are added to what `loss` makes
+  }
   if (parts.loss_of_tokens.run == nullptr) return options;
   options.loss_reduction = LossReduction::kNone;
   options.label_smoothing = 0;  // what it means is the loss's to say
@@ -23,12 +26,12 @@ models::RunOptions OptionsOfModel(const StepParts& parts, models::RunOptions opt
 }
 
 models::Bundle Forward(models::Model& model, const StepParts& parts, const models::Bundle& batch,
-                       models::RunOptions given) {
+                       const models::RunOptions& given) {
   TESSERA_CHECK(parts.loss.run == nullptr || parts.loss_of_tokens.run == nullptr, "engine",
                 "both `loss` and `loss_of_tokens` are given");
   const models::Bundle there = OnDevice(batch, model.build().device);
   const models::Bundle inputs = InputsOfModel(parts, there);
-  const models::RunOptions options = OptionsOfModel(parts, std::move(given));
+  const models::RunOptions options = OptionsOfModel(parts, given);
   models::Bundle outputs, none;
   if (parts.forward_with_mems.run != nullptr) {
     outputs = parts.forward_with_mems.run(inputs, options, &none);
@@ -36,10 +39,13 @@ models::Bundle Forward(models::Model& model, const StepParts& parts, const model
     outputs = parts.forward.run != nullptr ? parts.forward.run(inputs, options)
                                            : model.Run(inputs, options);
   }
-  if (parts.loss.run != nullptr) outputs.set(keys::kLoss, parts.loss.run(outputs, there));
+  if (parts.loss.run != nullptr) {
+    outputs.set(keys::kLoss,
+                models::WithAuxiliaries(parts.loss.run(outputs, there), outputs, given));
+  }
   if (parts.loss_of_tokens.run != nullptr) {
     const CountedLoss found = parts.loss_of_tokens.run(outputs.at(keys::kLoss), there);
-    outputs.set(keys::kLoss, found.loss);
+    outputs.set(keys::kLoss, models::WithAuxiliaries(found.loss, outputs, given));
     if (found.counts.defined()) outputs.set(keys::kLossCounts, found.counts);
   }
   return outputs;

@@ -78,7 +78,8 @@ struct StepParts {
                           models::Bundle* mems)>
       forward_with_mems = {};
   // The loss of what the forward pass gave (its `logits` among it), summed over targets: 0-d, on
-  // the tape. Of a pipeline, on the last stage.
+  // the tape. Of a pipeline, on the last stage. The model's own losses (models/auxiliary.h) are
+  // added to this one, and to the next.
   StepPart<Tensor(const models::Bundle& outputs, const models::Bundle& batch)> loss = {};
   // The same made of the losses of the single tokens, [B, T], which are 0 where nothing is to be
   // predicted: logits are not kept for it, and may be split over ranks. The result of a forward
@@ -102,7 +103,7 @@ struct StepParts {
 // A forward pass as the parts have it; the result has `loss`, summed over targets. `batch` may lie
 // anywhere.
 models::Bundle Forward(models::Model& model, const StepParts& parts, const models::Bundle& batch,
-                       models::RunOptions options);
+                       const models::RunOptions& options);
 
 // What the model is given of a micro-batch, and how it is told to run, for the sake of the losses.
 models::Bundle InputsOfModel(const StepParts& parts, const models::Bundle& batch);

@@ -9,7 +9,9 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "autograd/saved_tensor.h"
@@ -39,12 +41,13 @@ struct StepInputs {
   Tensor ShareOf(int64_t micro_batch) const { return shares.AsStrided({}, {}, micro_batch); }
 };
 // What the host reads afterwards: the loss of every micro-batch, 0-d and summed over its targets,
-// the norm of the gradients, 0-d, and what losses count (CountedLoss), of every micro-batch or
-// nothing.
+// the norm of the gradients, 0-d, what losses count (CountedLoss), of every micro-batch or
+// nothing, and likewise the model's own losses by name (models/auxiliary.h).
 struct StepOutputs {
   std::vector<Tensor> losses;
   Tensor grad_norm;
   std::vector<Tensor> counts = {};
+  std::vector<std::map<std::string, Tensor>> auxiliaries = {};
 };
 
 class StepRunner {

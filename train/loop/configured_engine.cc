@@ -105,6 +105,7 @@ StatusOr<double> ConfiguredEngine::TrainBatch(const NextBatch& next) {
   std::vector<models::Bundle> batches;
   // Of the model's own losses, which are sums over targets; a criterion's are means.
   std::vector<double> divisors;
+  std::vector<double> loss_targets;
   const bool averages = criterion_ == nullptr && AveragesMicroBatches(config_, *model_);
   StepReport mine;
   Status status;
@@ -113,6 +114,7 @@ StatusOr<double> ConfiguredEngine::TrainBatch(const NextBatch& next) {
     status = batch.status();
     if (!batch.ok()) break;
     const auto targets = static_cast<double>(batch->targets);
+    loss_targets.push_back(targets);
     if (averages) divisors.push_back(targets > 0 ? targets : 1);
     mine.targets += averages && targets > 0 ? 1 : targets;
     batches.push_back(std::move(batch->tensors));
@@ -129,6 +131,7 @@ StatusOr<double> ConfiguredEngine::TrainBatch(const NextBatch& next) {
   const WholeStep step = {
       .targets = divisor,
       .divisors = divisors,
+      .loss_targets = loss_targets,
       .learning_rate = learning_rate(),
       .reduction = criterion_ == nullptr ? LossReduction::kSum : LossReduction::kMean};
   const StepResult done = loop_->OrAbandon([&] { return loop_->Step(batches, step); });

@@ -135,6 +135,13 @@ StatusOr<Row> RunReport::WriteSteps(const TrainState& state, const Row& more) {
   row["lr"] = state.lr;
   row["grad_norm"] = state.grad_norm;
   row["tokens_per_second"] = sums.TokensPerSecond();
+  for (const auto& [name, value] : state.auxiliaries) {
+    if (row.contains(name)) {
+      return InvalidArgument("the model adds a loss '", name, "', as rows of metrics call another ",
+                             "number (AddAuxiliary)");
+    }
+    row[name] = value;
+  }
   std::string notes;
   if (state.loss_scale) {
     row["loss_scale"] = *state.loss_scale;

@@ -52,6 +52,29 @@ std::vector<double> GatherOverData(const std::vector<double>& mine, const dist::
   return all.ToVector<double>();
 }
 
+std::map<std::string, double> MeanAuxiliaries(
+    const std::vector<std::map<std::string, double>>& each, const std::vector<double>& targets,
+    const dist::Mesh& mesh) {
+  if (each.empty() || each[0].empty()) return {};
+  const std::map<std::string, double>& names = each[0];
+  std::vector<double> mine;
+  for (size_t m = 0; m < each.size(); ++m) {
+    const bool same = std::equal(names.begin(), names.end(), each[m].begin(), each[m].end(),
+                                 [](const auto& a, const auto& b) { return a.first == b.first; });
+    TESSERA_CHECK(same, "auxiliary", "a model adds losses of the same names in every pass: pass ",
+                  m + 1, " of the step has others than pass 1");
+    mine.push_back(targets[m]);
+    for (const auto& [name, value] : each[m]) mine.push_back(value * targets[m]);
+  }
+  std::vector<double> sums(names.size() + 1, 0.0);
+  const std::vector<double> all = GatherOverData(mine, mesh);
+  for (size_t i = 0; i < all.size(); ++i) sums[i % sums.size()] += all[i];
+  std::map<std::string, double> means;
+  size_t i = 0;
+  for (const auto& [name, value] : names) means[name] = sums[++i] / std::max(sums[0], 1.0);
+  return means;
+}
+
 std::vector<int64_t> GreatestOf(const std::vector<int64_t>& mine, const dist::Mesh& mesh) {
   if (mesh.world()->size() == 1) return mine;
   const Tensor values = Tensor::FromVector<int64_t>(mine, {std::ssize(mine)});

@@ -8,6 +8,7 @@
 #define TESSERA_TRAIN_REPORT_STEP_REPORT_H_
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -36,6 +37,11 @@ StepReport ExchangeReports(const StepReport& mine, const dist::Mesh& mesh);
 // the order of the global micro-batch. Collective over the mesh's dp axis; `mine` has one length on
 // all ranks.
 std::vector<double> GatherOverData(const std::vector<double>& mine, const dist::Mesh& mesh);
+// The model's own losses by name: `each` micro-batch's of all data-parallel ranks, the mean by
+// their targets. Collective over those ranks, which have the same names.
+std::map<std::string, double> MeanAuxiliaries(
+    const std::vector<std::map<std::string, double>>& each, const std::vector<double>& targets,
+    const dist::Mesh& mesh);
 
 // The greatest of all ranks' values, place by place. Collective over the mesh's world.
 std::vector<int64_t> GreatestOf(const std::vector<int64_t>& mine, const dist::Mesh& mesh);

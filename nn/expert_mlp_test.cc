@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+// Mixtures of experts beside Mlps that every token goes through, on 1 to 3 ranks, with a capacity,
+// with experts that no token goes to.
+#include "nn/expert_mlp.h"
+
+#include <gtest/gtest.h>
+
+#include "core/thread_communicator.h"
+#include "nn/activation.h"
+#include "nn/layer_check.h"
+#include "nn/transformer_block.h"
+#include "ops/elementwise/elementwise.h"
+#include "ops/testing/op_check.h"
+#include "ops/view/view.h"
+
+namespace tessera::nn {
+namespace {
+
+constexpr int64_t kWidth = 6;
+
+ExpertMlpConfig Config(bool shared, double capacity = 0) {
+  ExpertMlpConfig config;
+  config.router = {.hidden_size = kWidth,
+                   .num_experts = 4,
+                   .experts_per_token = 2,
+                   .weight_init = Init::Normal(0.7)};
+  config.expert = {.hidden_size = kWidth,
+                   .inner_size = 5,
+                   .activation = Silu,
+                   .bias = false,
+                   .weight_init = Init::Normal(0.5),
+                   .output_init = Init::Normal(0.5),
+                   .gate_name = "w1",
+                   .up_name = "w3",
+                   .down_name = "w2"};
+  if (shared) {
+    config.shared = config.expert;
+    config.shared.inner_size = 7;
+    config.shared_gate_name = "shared_gate";
+  }
+  config.capacity_factor = capacity;
+  return config;
+}
+
+// Every token through every expert; weights of those that were not chosen, or beyond the capacity,
+// are 0.
+std::vector<double> Reference(const ExpertMlpConfig& config, ExpertMlp& layer, const Tensor& h) {
+  const Tensor flat = Reshape(h, {-1, kWidth});
+  Router router(config.router, Scope{"gate", nullptr, RootScope(nullptr).build});
+  router.FindParameter("gate.weight")->tensor = layer.FindParameter("gate.weight")->tensor;
+  const Routing routing = router.Route(flat);
+  const std::vector<int64_t> chosen = routing.chosen.ToVector<int64_t>();
+  const std::vector<double> weights = routing.weights.ToVector<double>();
+  const int64_t tokens = flat.size(0);
+  int64_t capacity = tokens * 2;
+  if (config.capacity_factor > 0) {
+    capacity = static_cast<int64_t>(
+        std::ceil(config.capacity_factor * static_cast<double>(tokens * 2) / 4));
+  }
+  std::vector<double> y(static_cast<size_t>(flat.numel()), 0.0);
+  for (int64_t e = 0; e < 4; ++e) {
+    const std::string path = Concat("experts.", e);
+    Mlp mlp(config.expert, Scope{path, nullptr, RootScope(nullptr).build});
+    const std::vector<double> out = mlp.Forward(flat, {}).ToVector<double>();
+    int64_t taken = 0;
+    for (size_t i = 0; i < chosen.size(); ++i) {
+      if (chosen[i] != e || taken == capacity) continue;
+      ++taken;
+      for (size_t c = 0; c < kWidth; ++c)
+        y[i / 2 * kWidth + c] += weights[i] * out[i / 2 * kWidth + c];
+    }
+  }
+  if (config.shared.inner_size == 0) return y;
+  Mlp mlp(config.shared, Scope{"shared_experts", nullptr, RootScope(nullptr).build});
+  ReplicatedLinear gate({.in_features = kWidth,
+                         .out_features = 1,
+                         .bias = false,
+                         .weight_init = config.router.weight_init},
+                        Scope{"shared_gate", nullptr, RootScope(nullptr).build});
+  const std::vector<double> more =
+      Mul(mlp.Forward(flat, {}), Sigmoid(gate.Forward(flat))).ToVector<double>();
+  for (size_t i = 0; i < y.size(); ++i) y[i] += more[i];
+  return y;
+}
+
+class ExpertMlpTest : public testing::TestWithParam<int> {};
+
+TEST_P(ExpertMlpTest, IsTheWeightedSumOfMlps) {
+  for (const bool shared : {false, true}) {
+    for (const double capacity : {0.0, 0.75}) {
+      SCOPED_TRACE(Concat(shared, " ", capacity));
+      const ExpertMlpConfig config = Config(shared, capacity);
+      const Tensor x = RandomTensor({3, 5, kWidth}, 5);
+      std::vector<double> plain;
+      {
+        ExpertMlp layer(config, RootScope(nullptr));
+        plain = Reference(config, layer, x);
+      }
+      RunRanks(GetParam(), [&](std::shared_ptr<Communicator> world) {
+        ExpertMlp layer(config, RootScope(world));
+        const std::vector<double> y = layer.Forward(x, {}).ToVector<double>();
+        ASSERT_EQ(y.size(), plain.size());
+        for (size_t i = 0; i < y.size(); ++i) EXPECT_NEAR(y[i], plain[i], 1e-10);
+      });
+    }
+  }
+}
+
+TEST_P(ExpertMlpTest, Gradients) {
+  const Tensor x = RandomTensor({2, 5, kWidth}, 8);
+  RunRanks(GetParam(), [&](std::shared_ptr<Communicator> world) {
+    ExpertMlp layer(Config(true), RootScope(world));
+    CheckGradients(world, layer, x, [&](const Tensor& in) { return layer.Forward(in, {}); });
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Ranks, ExpertMlpTest, testing::Values(1, 2, 3));
+
+TEST(ExpertMlpLayerTest, AnExpertWithoutTokensHasGradientsOfZeros) {
+  ExpertMlp layer(Config(false), RootScope(nullptr));
+  // Every token goes to experts 0 and 1.
+  const Tensor gate = layer.FindParameter("gate.weight")->tensor;
+  CopyInto(gate, Full(gate.shape(), 0.0, DType::kFloat64));
+  const Tensor y = layer.Forward(RandomTensor({1, 4, kWidth}, 3), {});
+  Backward({y}, {ProjectionGrad(y)});
+  for (Parameter* p : layer.Parameters()) {
+    const Tensor grad = Grad(p->tensor);
+    ASSERT_TRUE(grad.defined()) << p->name;
+    const bool used = p->name.find("experts.2") == std::string::npos &&
+                      p->name.find("experts.3") == std::string::npos;
+    double sum = 0;
+    for (const double v : grad.ToVector<double>()) sum += std::abs(v);
+    EXPECT_EQ(sum > 0, used) << p->name;
+  }
+  // Experts without tokens are left out where no gradient is wanted.
+  const NoGrad no_grad;
+  EXPECT_EQ(layer.Forward(RandomTensor({1, 1, kWidth}, 3), {}).shape(), (Shape{1, 1, kWidth}));
+}
+
+TEST(ExpertMlpLayerTest, RoutingsAreLeftInTheContext) {
+  TransformerBlockConfig config;
+  config.attention = {.hidden_size = kWidth, .num_heads = 2};
+  config.feed_forward = [](const Scope& scope) {
+    return std::make_unique<ExpertMlp>(Config(false), scope);
+  };
+  TransformerBlock block(config, RootScope(nullptr));
+  ASSERT_NE(block.FindParameter("mlp.experts.3.w1.weight"), nullptr);
+  std::vector<Routing> routings;
+  ForwardContext context;
+  context.routings = &routings;
+  block.Forward(RandomTensor({2, 3, kWidth}, 1), {}, context);
+  ASSERT_EQ(routings.size(), 1U);
+  EXPECT_EQ(routings[0].logits.shape(), (Shape{6, 4}));
+  EXPECT_EQ(routings[0].chosen.shape(), (Shape{6, 2}));
+}
+
+}  // namespace
+}  // namespace tessera::nn
