@@ -79,6 +79,10 @@ Status ConvertAdapterToGguf(const std::string& folder, const std::string& base,
                              "': a GGUF file has no tensor of its own for it");
     }
     TESSERA_ASSIGN_OR_RETURN(const GgufPlace place, PlaceOf(*names, *weight));
+    if (place.slices > 0) {
+      return InvalidArgument(folder, ": changes '", layer,
+                             "': adapters of experts are not written to GGUF files");
+    }
     if (term.table && place.name != kTokenTable) {
       return InvalidArgument(folder, ": changes '", layer,
                              "': llama.cpp adds to no table but that of tokens");

@@ -35,19 +35,21 @@ using nlohmann::json;
 
 constexpr uint32_t kQuantizationVersion = 2;
 
-// An entry of the folder that becomes a tensor of the file.
+// Entries of the folder that become a tensor of the file, one behind the other: one, or as many as
+// the tensor has slices.
 struct Move {
-  GgufPlace place;
+  GgufPlace place;  // of one of them
   GgufTensor tensor;
-  std::string entry;
+  std::vector<std::string> entries;
 };
 
 StatusOr<Move> MoveTo(const WeightFiles& weights, const GgufNames& names, const EntryMatch& match) {
   const nn::Parameter& p = *match.parameter;
   Move move;
-  move.entry = match.entry;
   TESSERA_ASSIGN_OR_RETURN(move.place, PlaceOf(names, p));
-  move.tensor = {.name = move.place.name, .shape = OutputsFirst(p, move.place)};
+  move.entries.resize(static_cast<size_t>(std::max<int64_t>(move.place.slices, 1)));
+  move.entries[static_cast<size_t>(move.place.slice)] = match.entry;
+  move.tensor = {.name = move.place.name, .shape = TensorShape(p, move.place)};
   if (const std::optional<QuantType> quant = QuantTypeOfEntry(match.entry)) {
     const GgufTensorType* const type = GgufTypeOf(*quant);
     if (type == nullptr) {
@@ -55,10 +57,32 @@ StatusOr<Move> MoveTo(const WeightFiles& weights, const GgufNames& names, const 
                              "': GGUF files have no ", QuantTypeName(*quant));
     }
     move.tensor.type = *type;
-  } else if (move.tensor.shape.size() == 2 && !move.place.wide) {
+  } else if (OutputsFirst(p, move.place).size() == 2 && !move.place.wide) {
     move.tensor.type = kGgufF16;
   }
   return move;
+}
+
+StatusOr<std::vector<Move>> MovesTo(const WeightFiles& weights, const GgufNames& names,
+                                    const std::vector<EntryMatch>& matches) {
+  std::vector<Move> moves;
+  std::map<std::string, size_t> by_tensor;
+  for (const EntryMatch& match : matches) {
+    TESSERA_ASSIGN_OR_RETURN(Move move, MoveTo(weights, names, match));
+    const auto [found, is_new] = by_tensor.emplace(move.tensor.name, moves.size());
+    if (is_new) {
+      moves.push_back(std::move(move));
+      continue;
+    }
+    Move& whole = moves[found->second];
+    if (whole.tensor.type.number != move.tensor.type.number) {
+      return InvalidArgument(weights.PathOf(match.entry), ": tensor '", match.entry, "' would be ",
+                             move.tensor.type.name, " in '", whole.tensor.name, "', which is ",
+                             whole.tensor.type.name, ": GGUF files have one type for all experts");
+    }
+    whole.entries[static_cast<size_t>(move.place.slice)] = match.entry;
+  }
+  return moves;
 }
 
 bool AllFinite(const Tensor& t) {
@@ -71,14 +95,15 @@ bool AllFinite(const Tensor& t) {
 }
 
 // Returns how many bytes.
-StatusOr<int64_t> AppendTensor(const WeightFiles& weights, const Move& move, GgufWriter* writer) {
-  TESSERA_ASSIGN_OR_RETURN(Tensor t, weights.Read(move.entry));
+StatusOr<int64_t> AppendEntry(const WeightFiles& weights, const Move& move,
+                              const std::string& entry, GgufWriter* writer) {
+  TESSERA_ASSIGN_OR_RETURN(Tensor t, weights.Read(entry));
   if (const std::optional<DType> dtype = DenseTypeOf(move.tensor.type)) {
     if (move.place.transposed) t = Transpose(t, 0, 1).ContiguousCopy();
     if (t.dtype() != *dtype) t = CastCopy(t, *dtype);
     if (move.place.added != 0) t = Add(t, move.place.added);
     if (!AllFinite(t)) {
-      return InvalidArgument(weights.PathOf(move.entry), ": tensor '", move.entry,
+      return InvalidArgument(weights.PathOf(entry), ": tensor '", entry,
                              "' has numbers that are beyond ", DTypeName(*dtype));
     }
   }
@@ -181,13 +206,9 @@ Status ConvertToGguf(const std::string& folder, const std::string& path, const W
   if (!names.ok()) return Failure(names.status().code(), where, ": ", Message(names.status()));
   TESSERA_ASSIGN_OR_RETURN(const auto model, ShapesOf(config, where));
   TESSERA_ASSIGN_OR_RETURN(const WeightFiles weights, WeightFiles::Open(folder));
-  std::vector<Move> moves;
   TESSERA_ASSIGN_OR_RETURN(const std::vector<EntryMatch> matches,
                            MatchEntries(*model, weights, nullptr));
-  for (const EntryMatch& match : matches) {
-    TESSERA_ASSIGN_OR_RETURN(Move move, MoveTo(weights, *names, match));
-    moves.push_back(std::move(move));
-  }
+  TESSERA_ASSIGN_OR_RETURN(const std::vector<Move> moves, MovesTo(weights, *names, matches));
   GgufMetadata metadata = GeneralMetadata(config, moves, names->architecture());
   TESSERA_ASSIGN_OR_RETURN(const GgufMetadata tokens,
                            TokenizerMetadata(folder, model->vocab_size()));
@@ -208,7 +229,11 @@ Status ConvertToGguf(const std::string& folder, const std::string& path, const W
     written.Add(bytes, watch);
   }
   for (const Move& move : moves) {
-    TESSERA_ASSIGN_OR_RETURN(const int64_t bytes, AppendTensor(weights, move, &writer));
+    int64_t bytes = 0;
+    for (const std::string& entry : move.entries) {
+      TESSERA_ASSIGN_OR_RETURN(const int64_t more, AppendEntry(weights, move, entry, &writer));
+      bytes += more;
+    }
     written.Add(bytes, watch);
   }
   return writer.Commit();

@@ -459,7 +459,7 @@ TEST_F(GgufTest, FilesThatDoNotFitAreRefused) {
   EXPECT_EQ(
       refusal([&](auto& m, auto&) { set(m, "general.architecture", std::string("bert")); }),
       "architecture 'bert' is not supported; gpt2, llama, qwen2, qwen3, gemma2, gemma3, olmo2, "
-      "smollm3, phi3, chatglm and glm4 are");
+      "smollm3, phi3, chatglm, glm4, qwen2moe, qwen3moe and glm4moe are");
   EXPECT_EQ(refusal([&](auto& m, auto&) {
               std::erase_if(m, [](auto& v) { return v.first == "llama.block_count"; });
             }),
@@ -469,7 +469,7 @@ TEST_F(GgufTest, FilesThatDoNotFitAreRefused) {
   EXPECT_EQ(refusal([&](auto& m, auto&) { m.emplace_back("split.count", uint16_t{2}); }),
             "is one of 2 parts, whose names end with -00001-of-00002.gguf and so on");
   EXPECT_EQ(refusal([&](auto& m, auto&) { m.emplace_back("llama.expert_count", uint32_t{8}); }),
-            "key 'llama.expert_count' says that this is a mixture of experts");
+            "key 'llama.expert_used_count' is missing");
   EXPECT_EQ(refusal([&](auto& m, auto&) { set(m, "tokenizer.ggml.model", std::string("bert")); }),
             "key 'tokenizer.ggml.model': 'bert' is not supported; gpt2 and llama are");
   EXPECT_EQ(refusal([&](auto&, auto& t) {

@@ -62,6 +62,33 @@ constexpr GgufName kChatGlmNames[] = {
     {"transformer.encoder.final_layernorm", "output_norm"},
     {"transformer.output_layer", "output"},
 };
+constexpr GgufName kMixtralNames[] = {
+    {"model.layers.#.block_sparse_moe.gate", "blk.#.ffn_gate_inp"},
+    {"model.layers.#.block_sparse_moe.experts.#.w1", "blk.#.ffn_gate_exps"},
+    {"model.layers.#.block_sparse_moe.experts.#.w3", "blk.#.ffn_up_exps"},
+    {"model.layers.#.block_sparse_moe.experts.#.w2", "blk.#.ffn_down_exps"},
+};
+constexpr GgufName kQwenMoeNames[] = {
+    {"model.layers.#.mlp.gate", "blk.#.ffn_gate_inp"},
+    {"model.layers.#.mlp.experts.#.gate_proj", "blk.#.ffn_gate_exps"},
+    {"model.layers.#.mlp.experts.#.up_proj", "blk.#.ffn_up_exps"},
+    {"model.layers.#.mlp.experts.#.down_proj", "blk.#.ffn_down_exps"},
+    {"model.layers.#.mlp.shared_expert_gate", "blk.#.ffn_gate_inp_shexp"},
+    {"model.layers.#.mlp.shared_expert.gate_proj", "blk.#.ffn_gate_shexp"},
+    {"model.layers.#.mlp.shared_expert.up_proj", "blk.#.ffn_up_shexp"},
+    {"model.layers.#.mlp.shared_expert.down_proj", "blk.#.ffn_down_shexp"},
+};
+constexpr GgufName kGlmMoeNames[] = {
+    {"model.layers.#.post_attention_layernorm", "blk.#.post_attention_norm"},
+    {"model.layers.#.mlp.gate", "blk.#.ffn_gate_inp"},
+    {"model.layers.#.mlp.gate.e_score_correction_bias", "blk.#.exp_probs_b.bias"},
+    {"model.layers.#.mlp.experts.#.gate_proj", "blk.#.ffn_gate_exps"},
+    {"model.layers.#.mlp.experts.#.up_proj", "blk.#.ffn_up_exps"},
+    {"model.layers.#.mlp.experts.#.down_proj", "blk.#.ffn_down_exps"},
+    {"model.layers.#.mlp.shared_experts.gate_proj", "blk.#.ffn_gate_shexp"},
+    {"model.layers.#.mlp.shared_experts.up_proj", "blk.#.ffn_up_shexp"},
+    {"model.layers.#.mlp.shared_experts.down_proj", "blk.#.ffn_down_shexp"},
+};
 
 constexpr GgufArchitecture kArchitectures[] = {
     {.name = "gpt2",
@@ -79,6 +106,13 @@ constexpr GgufArchitecture kArchitectures[] = {
      .class_name = "MistralForCausalLM",
      .interleaves_heads = true,
      .has_window = true},
+    {.name = "llama",
+     .model_type = "mixtral",
+     .class_name = "MixtralForCausalLM",
+     .names = kMixtralNames,
+     .interleaves_heads = true,
+     .has_window = true,
+     .experts = {.count_key = "num_local_experts"}},
     {.name = "qwen2",
      .model_type = "qwen2",
      .class_name = "Qwen2ForCausalLM",
@@ -136,6 +170,29 @@ constexpr GgufArchitecture kArchitectures[] = {
      .names = kGlmNames,
      .biases = GgufBiases::kQueries,
      .rotates_a_share = true},
+    {.name = "qwen2moe",
+     .model_type = "qwen2_moe",
+     .class_name = "Qwen2MoeForCausalLM",
+     .names = kQwenMoeNames,
+     .biases = GgufBiases::kQueries,
+     .heads_fill_width = true,
+     .needs_head = true,
+     .experts = {.count_key = "num_experts",
+                 .has_width = true,
+                 .has_shared_width = true,
+                 .normalised = false}},
+    {.name = "qwen3moe",
+     .model_type = "qwen3_moe",
+     .class_name = "Qwen3MoeForCausalLM",
+     .names = kQwenMoeNames,
+     .experts = {.count_key = "num_experts", .has_width = true}},
+    {.name = "glm4moe",
+     .model_type = "glm4_moe",
+     .class_name = "Glm4MoeForCausalLM",
+     .names = kGlmMoeNames,
+     .biases = GgufBiases::kQueries,
+     .rotates_a_share = true,
+     .experts = {.count_key = "n_routed_experts", .has_width = true, .says_routing = true}},
 };
 
 }  // namespace

@@ -16,7 +16,8 @@
 
 namespace tessera::models {
 
-// A tensor without ".weight" or ".bias"; '#' is a layer's number.
+// A tensor without ".weight" or ".bias", or with an end of its own. '#' is a layer's number. A
+// second one, of ours alone, is an expert's: their tensor holds all experts of the layer.
 struct GgufName {
   std::string_view ours;
   std::string_view theirs;
@@ -24,6 +25,15 @@ struct GgufName {
 };
 
 enum class GgufBiases { kNone, kQueries, kAll };  // kQueries: of queries, keys and values
+
+// A mixture of experts (gguf_experts.h).
+struct GgufExperts {
+  std::string_view count_key = {};  // their number in config.json; empty: there are none
+  bool has_width = false;           // of their own, apart from the dense layers'
+  bool has_shared_width = false;    // one that all tokens share has its own, too
+  bool normalised = true;           // a token's weights add up to 1, unless ...
+  bool says_routing = false;        // ... keys say that, and which layers and groups have experts
+};
 
 struct GgufArchitecture {
   std::string_view name;        // general.architecture
@@ -42,16 +52,17 @@ struct GgufArchitecture {
   int64_t layers_of_27b = 0;  // of the model whose scores are scaled by hidden_size / heads
   bool needs_head = false;    // a head that is no copy of the embedding ...
   bool needs_tie = false;     // ... or one that is
+  GgufExperts experts = {};
 };
 
 // nullptr for a type that GGUF files cannot hold.
 const GgufArchitecture* FindGgufArchitecture(std::string_view model_type);
 // Those of general.architecture; empty: it is not known.
 std::vector<const GgufArchitecture*> ModelTypesOfGguf(std::string_view name);
-// "gpt2, llama, ... and glm4".
+// "gpt2, llama, ... and glm4moe".
 std::string GgufArchitectureNames();
 
-// Of a parameter's name without its end and with '#' for its layer; nullptr: it has none.
+// Of a parameter's name with '#' for numbers, without its end or with it; nullptr: it has none.
 const GgufName* FindGgufName(const GgufArchitecture& architecture, std::string_view ours);
 
 }  // namespace tessera::models

@@ -2,11 +2,13 @@
 #include "models/hub/gguf/gguf_config.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "models/hub/gguf/gguf_architectures.h"
+#include "models/hub/gguf/gguf_experts.h"
 #include "models/hub/gguf/gguf_key_reader.h"
 #include "models/hub/gguf/gguf_names.h"
 #include "models/hub/gguf/gguf_rotary.h"
@@ -110,11 +112,23 @@ json ChatGlmKeys(const GgufFile& file, const json& config) {
 }
 
 // Of those that share general.architecture: by what the file has.
-const GgufArchitecture& TypeOf(const GgufFile& file, std::string_view name, int64_t window) {
+const GgufArchitecture& TypeOf(const GgufFile& file, std::string_view name, int64_t window,
+                               int64_t experts) {
   const bool fused = file.Find("blk.0.attn_qkv.weight") != nullptr;
+  if (name == "llama" && experts > 0) return *FindGgufArchitecture("mixtral");
   if (name == "llama") return *FindGgufArchitecture(window > 0 ? "mistral" : "llama");
   if (name == "chatglm") return *FindGgufArchitecture(fused ? "chatglm" : "glm");
   return *ModelTypesOfGguf(name)[0];
+}
+
+// block_count counts layers that predict further tokens, too.
+int64_t LayersOf(GgufKeyReader* reader) {
+  const int64_t blocks = reader->Needed("block_count");
+  int64_t predicting = 0;
+  reader->MayRead("nextn_predict_layers", &predicting);
+  reader->Require("nextn_predict_layers", predicting >= 0 && predicting <= blocks,
+                  "is out of range");
+  return blocks - predicting;
 }
 
 StatusOr<json> LlamaConfigOf(const GgufFile& file, const std::string& name) {
@@ -126,9 +140,13 @@ StatusOr<json> LlamaConfigOf(const GgufFile& file, const std::string& name) {
   reader.MayRead("attention.head_count_kv", &key_value_heads);
   reader.Require("attention.head_count", heads > 0 && heads < kMost, "is out of range");
   int64_t window = 0;
+  int64_t experts = 0;
   reader.MayRead("attention.sliding_window", &window);
+  reader.MayRead("expert_count", &experts);
   TESSERA_RETURN_IF_ERROR(reader.status());
-  const GgufArchitecture& architecture = TypeOf(file, name, window);
+  const GgufArchitecture& architecture = TypeOf(file, name, window, experts);
+  const bool mixed = !architecture.experts.count_key.empty();
+  reader.Require("expert_count", mixed || experts == 0, "says that this is a mixture of experts");
   int64_t head_dim = width / heads;
   reader.MayRead("attention.key_length", &head_dim);
   reader.Require("attention.key_length", head_dim > 0 && head_dim < kMost, "is out of range");
@@ -142,9 +160,6 @@ StatusOr<json> LlamaConfigOf(const GgufFile& file, const std::string& name) {
                      ? pairs.dims > 0 && pairs.dims <= head_dim && pairs.dims % 2 == 0
                      : pairs.dims == head_dim,
                  "is not the length of keys");
-  int64_t experts = 0;
-  reader.MayRead("expert_count", &experts);
-  reader.Require("expert_count", experts == 0, "says that this is a mixture of experts");
   reader.MayRead("rope.freq_base", &pairs.base);
   reader.Require("rope.freq_base", pairs.base >= 1, "must be 1 or more");
   double epsilon = 1e-6;
@@ -154,7 +169,7 @@ StatusOr<json> LlamaConfigOf(const GgufFile& file, const std::string& name) {
                  "is not supported");
   json config = {{"hidden_size", width},
                  {"intermediate_size", reader.Needed("feed_forward_length")},
-                 {"num_hidden_layers", reader.Needed("block_count")},
+                 {"num_hidden_layers", LayersOf(&reader)},
                  {"num_attention_heads", heads},
                  {"num_key_value_heads", key_value_heads},
                  {"hidden_act", "silu"},
@@ -171,14 +186,22 @@ StatusOr<json> LlamaConfigOf(const GgufFile& file, const std::string& name) {
   config["architectures"] = json::array({architecture.class_name});
   TESSERA_RETURN_IF_ERROR(ReadGgufRotary(file, &reader, pairs, &config));
   if (gemma) TESSERA_RETURN_IF_ERROR(AddGemmaKeys(architecture, window, &reader, &config));
+  if (mixed) {
+    TESSERA_RETURN_IF_ERROR(ReadGgufExperts(file, architecture.experts, &reader, &config));
+  }
   if (architecture.model_type == "chatglm") return ChatGlmKeys(file, config);
   if (architecture.rotates_a_share) {
     config["partial_rotary_factor"] =
         static_cast<double>(pairs.dims) / static_cast<double>(head_dim);
   }
   if (architecture.has_window && window > 0) config["sliding_window"] = window;
-  if (architecture.model_type == "llama" || name == "glm4" || name == "chatglm") {
+  if (architecture.model_type == "llama" || name == "glm4" || name == "chatglm" ||
+      name == "glm4moe") {
     config["attention_bias"] = file.Find("blk.0.attn_q.bias") != nullptr;
+  }
+  if (name == "qwen2moe") config["qkv_bias"] = file.Find("blk.0.attn_q.bias") != nullptr;
+  if (name == "glm4moe") {
+    config["use_qk_norm"] = file.Find("blk.0.attn_q_norm.weight") != nullptr;
   }
   if (architecture.model_type == "llama") {
     config["mlp_bias"] = file.Find("blk.0.ffn_up.bias") != nullptr;
@@ -187,6 +210,16 @@ StatusOr<json> LlamaConfigOf(const GgufFile& file, const std::string& name) {
 }
 
 }  // namespace
+
+bool IsOfPredictingLayer(const GgufFile& file, const std::string& architecture,
+                         const std::string& tensor) {
+  GgufKeyReader reader(file, architecture);
+  const int64_t layers = LayersOf(&reader);
+  const int64_t blocks = reader.Needed("block_count");
+  if (!reader.status().ok() || !tensor.starts_with("blk.")) return false;
+  const int64_t number = std::atoll(tensor.c_str() + 4);
+  return number >= layers && number < blocks;
+}
 
 StatusOr<json> ConfigOfGguf(const GgufFile& file) {
   std::string name;

@@ -5,6 +5,8 @@
 #ifndef TESSERA_MODELS_HUB_GGUF_GGUF_CONFIG_H_
 #define TESSERA_MODELS_HUB_GGUF_GGUF_CONFIG_H_
 
+#include <string>
+
 #include "base/status.h"
 #include "models/hub/gguf/gguf_file.h"
 #include "nlohmann/json.hpp"
@@ -13,6 +15,11 @@ namespace tessera::models {
 
 // Without what is known of the model's tokens. InvalidArgument with the key or the tensor.
 StatusOr<nlohmann::json> ConfigOfGguf(const GgufFile& file);
+
+// Whether a tensor is of the layers behind the model's, which predict further tokens (GLM-4.5's).
+// They are left out.
+bool IsOfPredictingLayer(const GgufFile& file, const std::string& architecture,
+                         const std::string& tensor);
 
 }  // namespace tessera::models
 

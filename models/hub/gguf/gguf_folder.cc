@@ -41,6 +41,12 @@ struct Found {
   const GgufTensor* tensor = nullptr;
 };
 
+std::vector<int64_t> WithoutLeadingOnes(std::vector<int64_t> shape) {
+  const auto first = std::find_if(shape.begin(), shape.end(), [](int64_t n) { return n != 1; });
+  shape.erase(shape.begin(), first == shape.end() && !shape.empty() ? first - 1 : first);
+  return shape;
+}
+
 // The view of the file's elements that is the folder's tensor: each head's rows as halves instead
 // of pairs, or inputs before outputs.
 void Rearrange(const GgufPlace& place, bool dense, ListedTensor* listed) {
@@ -57,26 +63,32 @@ void Rearrange(const GgufPlace& place, bool dense, ListedTensor* listed) {
 }
 
 StatusOr<Found> Find(const GgufFile& file, const GgufNames& names, const nn::Parameter& p) {
-  TESSERA_ASSIGN_OR_RETURN(const GgufPlace place, PlaceOf(names, p));
+  TESSERA_ASSIGN_OR_RETURN(GgufPlace place, PlaceOf(names, p));
+  if (place.slices > 0 && file.Find(place.own_name) != nullptr) {
+    place.name = place.own_name;
+    place.slices = place.slice = 0;
+  }
   TESSERA_ASSIGN_OR_RETURN(const GgufTensor* tensor, file.Get(place.name));
-  const std::vector<int64_t> expected = OutputsFirst(p, place);
-  if (tensor->shape != expected) {
+  const std::vector<int64_t> expected = TensorShape(p, place);
+  if (WithoutLeadingOnes(tensor->shape) != expected) {
     return InvalidArgument(file.path(), ": tensor '", tensor->name, "' has shape ",
                            ShapeText(tensor->shape), "; the model asks for ", ShapeText(expected));
   }
   Found found;
   found.tensor = tensor;
+  const std::vector<int64_t> shape = OutputsFirst(p, place);
   found.listed.begin = tensor->begin;
+  if (place.slices > 0) found.listed.begin += place.slice * (tensor->nbytes / place.slices);
   found.listed.plus = -place.added;
   const std::optional<QuantType> quant = QuantTypeOf(tensor->type);
   if (quant) {
-    if (expected.size() != 2) {
+    if (shape.size() != 2) {
       return InvalidArgument(file.path(), ": tensor '", tensor->name,
                              "' is quantised, and no matrix");
     }
     found.listed.entry = {QuantizedEntryName(p.name, *quant),
                           DType::kUInt8,
-                          {expected[0], QuantRowBytes(*quant, expected[1])}};
+                          {shape[0], QuantRowBytes(*quant, shape[1])}};
   } else {
     const Shape& global = p.placement.global_shape();
     found.listed.entry = {p.name, *DenseTypeOf(tensor->type), {global.begin(), global.end()}};
@@ -91,6 +103,7 @@ Status CheckNothingIsLeft(const GgufFile& file, const std::vector<Found>& all,
   for (const Found& found : all) used.insert(found.tensor->name);
   for (const GgufTensor& tensor : file.tensors()) {
     if (used.count(tensor.name) != 0 || IsGgufFactors(tensor.name)) continue;
+    if (IsOfPredictingLayer(file, architecture, tensor.name)) continue;
     return InvalidArgument(file.path(), ": tensor '", tensor.name, "' has no place in a model of ",
                            architecture);
   }
@@ -147,6 +160,12 @@ std::vector<int64_t> OutputsFirst(const nn::Parameter& p, const GgufPlace& place
   std::vector<int64_t> shape(global.begin(), global.end());
   if (place.transposed) std::reverse(shape.begin(), shape.end());
   return shape;
+}
+
+std::vector<int64_t> TensorShape(const nn::Parameter& p, const GgufPlace& place) {
+  std::vector<int64_t> shape = OutputsFirst(p, place);
+  if (place.slices > 0) shape.insert(shape.begin(), place.slices);
+  return WithoutLeadingOnes(std::move(shape));
 }
 
 StatusOr<MountedFolder> MountGguf(const GgufFile& file) {

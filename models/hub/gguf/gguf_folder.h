@@ -10,8 +10,9 @@
 // The folder has config.json, the tokenizer's files with the chat template, and the weights as a
 // list of tensors (models/hub/tensor_list.h) in the file itself. Quantised ones are entries
 // `<parameter>.<type>` ("model.layers.0.mlp.up_proj.weight.q8_0"), U8 [outputs, bytes of a row].
-// Tensors whose elements have the same order in both stay the file's bytes; others (rows of Llama's
-// queries and keys, GPT-2's dense matrices) are rearranged one at a time, when they are read.
+// A tensor of all experts of a layer is an entry for each, in the same bytes. Tensors whose
+// elements have the same order in both stay the file's bytes; others (rows of Llama's queries and
+// keys, GPT-2's dense matrices) are rearranged one at a time, when they are read.
 #ifndef TESSERA_MODELS_HUB_GGUF_GGUF_FOLDER_H_
 #define TESSERA_MODELS_HUB_GGUF_GGUF_FOLDER_H_
 
@@ -44,6 +45,9 @@ Tensor Interleaved(const Tensor& t, int64_t heads);
 inline constexpr std::string_view kGgufWrittenByKey = "tessera.written_by";
 // A parameter's shape with its outputs first, as in GGUF files.
 std::vector<int64_t> OutputsFirst(const nn::Parameter& p, const GgufPlace& place);
+// That of the tensor that holds it, alone or among GgufPlace::slices. Leading sizes of 1 are left
+// out, as GGML has it.
+std::vector<int64_t> TensorShape(const nn::Parameter& p, const GgufPlace& place);
 
 }  // namespace tessera::models
 

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "models/gpt/config.h"
+#include "models/hub/gguf/gguf_experts.h"
 #include "models/llama/config.h"
 
 namespace tessera::models {
@@ -15,18 +16,19 @@ using nlohmann::json;
 
 uint32_t Count(int64_t value) { return static_cast<uint32_t>(value); }
 
-// "a.12.b" becomes "a.#.b", and the number is "12".
-std::string WithoutNumber(const std::string& name, std::string* number) {
+// "a.12.b" becomes "a.#.b", and its number is "12".
+std::string WithoutNumbers(const std::string& name, std::vector<std::string>* numbers) {
+  std::string without;
   for (size_t begin = 0; begin < name.size();) {
     const size_t end = std::min(name.find('.', begin), name.size());
-    const std::string part = name.substr(begin, end - begin);
+    std::string part = name.substr(begin, end - begin);
     if (!part.empty() && part.find_first_not_of("0123456789") == std::string::npos) {
-      *number = part;
-      return name.substr(0, begin) + "#" + name.substr(end);
+      numbers->push_back(std::exchange(part, "#"));
     }
+    without += (begin == 0 ? "" : ".") + part;
     begin = end + 1;
   }
-  return name;
+  return without;
 }
 
 Status CheckBiases(const LlamaConfig& c, const GgufArchitecture& architecture) {
@@ -112,8 +114,11 @@ Status GgufNames::TakeLlama(const json& json) {
     return UnsayableInGguf("sliding_window", "a window of some layers");
   }
   if (gemma) TESSERA_RETURN_IF_ERROR(TakeGemma(c));
+  TESSERA_ASSIGN_OR_RETURN(GgufMetadata experts, GgufExpertKeys(json, c, architecture_->experts));
+  for (auto& [key, value] : experts) Add(key, std::move(value));
   heads_ = c.num_attention_heads;
   key_value_heads_ = c.num_key_value_heads;
+  experts_ = c.experts.num_experts;
   Add("vocab_size", Count(c.vocab_size));
   Add("context_length", Count(c.max_position_embeddings));
   Add("embedding_length", Count(c.hidden_size));
@@ -183,21 +188,30 @@ StatusOr<GgufNames> GgufNames::Of(const json& config) {
 }
 
 std::optional<GgufPlace> GgufNames::PlaceOf(const std::string& parameter) const {
-  const size_t dot = parameter.rfind('.');
+  std::vector<std::string> numbers;
+  const std::string whole = WithoutNumbers(parameter, &numbers);
+  const size_t dot = whole.rfind('.');
   if (dot == std::string::npos) return std::nullopt;
-  std::string number;
-  const std::string ours = WithoutNumber(parameter.substr(0, dot), &number);
-  const std::string end = parameter.substr(dot);
-  const GgufName* const name = FindGgufName(*architecture_, ours);
-  if (name == nullptr || (end != ".weight" && end != ".bias")) return std::nullopt;
-  GgufPlace place = {.name = std::string(name->theirs) + end,
-                     .transposed = name->transposed && end == ".weight",
-                     .wide = name->theirs == "position_embd"};
-  if (name->theirs.ends_with("norm")) place.added = architecture_->added_to_norms;
-  if (!number.empty()) place.name.replace(place.name.find('#'), 1, number);
+  std::string end;
+  const GgufName* name = FindGgufName(*architecture_, whole);
+  if (name == nullptr) {
+    end = whole.substr(dot);
+    name = FindGgufName(*architecture_, whole.substr(0, dot));
+    if (name == nullptr || (end != ".weight" && end != ".bias")) return std::nullopt;
+  }
+  std::string theirs(name->theirs);
+  if (!numbers.empty()) theirs.replace(theirs.find('#'), 1, numbers[0]);
+  GgufPlace place = {.name = theirs + end, .transposed = name->transposed && end == ".weight"};
+  place.wide = theirs == "position_embd" || theirs.find("ffn_gate_inp") != std::string::npos;
+  if (theirs.ends_with("norm")) place.added = architecture_->added_to_norms;
   if (architecture_->interleaves_heads) {
-    if (name->theirs.ends_with("attn_q")) place.interleaved_heads = heads_;
-    if (name->theirs.ends_with("attn_k")) place.interleaved_heads = key_value_heads_;
+    if (theirs.ends_with("attn_q")) place.interleaved_heads = heads_;
+    if (theirs.ends_with("attn_k")) place.interleaved_heads = key_value_heads_;
+  }
+  if (numbers.size() > 1) {
+    place.slices = experts_;
+    place.slice = std::stoll(numbers[1]);
+    place.own_name = theirs.substr(0, theirs.rfind("_exps")) + "." + numbers[1] + end;
   }
   return place;
 }

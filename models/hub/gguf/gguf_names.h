@@ -40,6 +40,11 @@ struct GgufPlace {
   bool wide = false;
   // What the file's numbers have more than the model's: 1 of Gemma's norms.
   double added = 0;
+  // Above 0: the tensor holds so many parameters of one shape, one behind the other. This is number
+  // `slice` of them, which older files have as a tensor of its own.
+  int64_t slices = 0;
+  int64_t slice = 0;
+  std::string own_name = {};
 };
 
 class GgufNames {
@@ -67,6 +72,7 @@ class GgufNames {
   std::vector<GgufFactors> factors_;
   int64_t heads_ = 0;
   int64_t key_value_heads_ = 0;
+  int64_t experts_ = 0;
 };
 
 // What Gemma's scores are divided by the root of: llama.cpp knows one model of each generation

@@ -66,6 +66,39 @@ json SmallGlm(const std::string& type, const json& keys = json::object()) {
   return config;
 }
 
+json SmallMixtral(const json& keys = json::object()) {
+  json config = Small("mixtral", {{"num_local_experts", 5}, {"num_experts_per_tok", 2}});
+  config.update(keys);
+  return config;
+}
+
+json SmallQwenMoe(const std::string& type, const json& keys = json::object()) {
+  json config = Small(type, {{"num_experts", 5},
+                             {"num_experts_per_tok", 2},
+                             {"moe_intermediate_size", 32},
+                             {"norm_topk_prob", type == "qwen3_moe"}});
+  if (type == "qwen2_moe") config["shared_expert_intermediate_size"] = 64;
+  config.update(keys);
+  return config;
+}
+
+json SmallGlmMoe(const json& keys = json::object()) {
+  json config = Small("glm4_moe", {{"partial_rotary_factor", 0.5},
+                                   {"n_routed_experts", 6},
+                                   {"num_experts_per_tok", 2},
+                                   {"moe_intermediate_size", 32},
+                                   {"n_shared_experts", 2},
+                                   {"first_k_dense_replace", 1},
+                                   {"routed_scaling_factor", 1.5},
+                                   {"norm_topk_prob", true},
+                                   {"n_group", 1},
+                                   {"topk_group", 1},
+                                   {"use_qk_norm", false},
+                                   {"attention_bias", false}});
+  config.update(keys);
+  return config;
+}
+
 // A model, its architecture, and what its file says of it or has.
 struct Held {
   const char* name;
@@ -131,7 +164,56 @@ const std::vector<Held>& AllHeld() {
        SmallGlm("glm4", {{"head_dim", 32}, {"partial_rotary_factor", 0.25}}),
        "glm4",
        {{"rope.dimension_count", 8}, {"attention.key_length", 32}},
-       {"blk.0.post_attention_norm.weight", "blk.0.post_ffw_norm.weight"}}};
+       {"blk.0.post_attention_norm.weight", "blk.0.post_ffw_norm.weight"}},
+      {"mixtral",
+       SmallMixtral(),
+       "llama",
+       {{"expert_count", 5}, {"expert_used_count", 2}, {"feed_forward_length", 96}},
+       {"blk.3.ffn_gate_inp.weight", "blk.3.ffn_gate_exps.weight", "blk.3.ffn_up_exps.weight",
+        "blk.3.ffn_down_exps.weight"}},
+      {"mixtral_window", SmallMixtral({{"sliding_window", 16}}), "llama"},
+      {"qwen2_moe",
+       SmallQwenMoe("qwen2_moe"),
+       "qwen2moe",
+       {{"expert_count", 5},
+        {"expert_used_count", 2},
+        {"expert_feed_forward_length", 32},
+        {"expert_shared_feed_forward_length", 64}},
+       {"blk.0.ffn_gate_inp.weight", "blk.0.ffn_gate_exps.weight",
+        "blk.0.ffn_gate_inp_shexp.weight", "blk.0.ffn_gate_shexp.weight",
+        "blk.0.ffn_up_shexp.weight", "blk.0.ffn_down_shexp.weight", "blk.0.attn_q.bias"}},
+      {"qwen2_moe_unbiased", SmallQwenMoe("qwen2_moe", {{"qkv_bias", false}}), "qwen2moe"},
+      {"qwen3_moe",
+       SmallQwenMoe("qwen3_moe", {{"tie_word_embeddings", true}, {"head_dim", 32}}),
+       "qwen3moe",
+       {{"expert_count", 5}, {"expert_feed_forward_length", 32}, {"attention.key_length", 32}},
+       {"blk.2.ffn_down_exps.weight", "blk.2.attn_q_norm.weight"}},
+      {"one_expert",
+       SmallQwenMoe("qwen3_moe", {{"num_experts", 1}, {"num_experts_per_tok", 1}}),
+       "qwen3moe",
+       {{"expert_count", 1}}},
+      {"glm4_moe",
+       SmallGlmMoe(),
+       "glm4moe",
+       {{"expert_count", 6},
+        {"expert_shared_count", 2},
+        {"expert_feed_forward_length", 32},
+        {"leading_dense_block_count", 1},
+        {"expert_gating_func", 2},
+        {"expert_weights_scale", 1.5},
+        {"rope.dimension_count", 8}},
+       {"blk.0.ffn_gate.weight", "blk.0.post_attention_norm.weight", "blk.1.ffn_gate_inp.weight",
+        "blk.1.exp_probs_b.bias", "blk.1.ffn_up_exps.weight", "blk.1.ffn_down_shexp.weight"}},
+      {"glm4_moe_groups",
+       SmallGlmMoe({{"n_group", 3},
+                    {"topk_group", 2},
+                    {"use_qk_norm", true},
+                    {"attention_bias", true},
+                    {"norm_topk_prob", false},
+                    {"first_k_dense_replace", 3}}),
+       "glm4moe",
+       {{"expert_group_count", 3}, {"expert_group_used_count", 2}},
+       {"blk.2.ffn_up.weight", "blk.3.ffn_up_exps.weight", "blk.0.attn_k_norm.weight"}}};
   return *all;
 }
 
@@ -204,7 +286,18 @@ TEST(GgufNamesTest, WhatAnArchitectureCannotComputeIsRefusedByItsKey) {
       {SmallGlm("glm", {{"head_dim", 32}}), "'head_dim': another size"},
       {SmallGlm("glm4", {{"hidden_act", "gelu"}}), "'hidden_act': gelu"},
       {SmallChatGlm({{"add_bias_linear", true}}), "'add_bias_linear': true"},
-      {Small("llama", {{"partial_rotary_factor", 0.5}}), "'partial_rotary_factor': a part"}};
+      {Small("llama", {{"partial_rotary_factor", 0.5}}), "'partial_rotary_factor': a part"},
+      {SmallMixtral({{"expert_capacity_factor", 1.0}}), "'expert_capacity_factor': a limit"},
+      {SmallQwenMoe("qwen2_moe", {{"norm_topk_prob", true}}), "'norm_topk_prob': true"},
+      {SmallQwenMoe("qwen3_moe", {{"norm_topk_prob", false}}), "'norm_topk_prob': false"},
+      {SmallQwenMoe("qwen3_moe", {{"mlp_only_layers", {2}}}),
+       "'mlp_only_layers': a layer without experts"},
+      {SmallQwenMoe("qwen2_moe", {{"decoder_sparse_step", 2}}),
+       "'decoder_sparse_step': a layer without experts"},
+      {SmallQwenMoe("qwen2_moe", {{"tie_word_embeddings", true}}), "'tie_word_embeddings': true"},
+      {SmallQwenMoe("qwen2_moe", {{"head_dim", 32}}), "'head_dim': another size"},
+      {SmallQwenMoe("qwen3_moe", {{"attention_bias", true}}), "'attention_bias': true"},
+      {SmallGlmMoe({{"n_shared_experts", 0}}), "'n_shared_experts': 0"}};
   for (const Case& c : cases) {
     const auto names = GgufNames::Of(c.config);
     ASSERT_FALSE(names.ok()) << c.message;
