@@ -55,8 +55,12 @@ nlohmann::json ForTensorCores(nlohmann::json config) {
 }
 
 std::vector<FamilyCase> Cases() {
-  std::vector<FamilyCase> cases = FamilyCases();
+  std::vector<FamilyCase> cases;
   for (const FamilyCase& family : FamilyCases()) {
+    // Mixtures of experts have not been run on a GPU yet: by rounding a token may get another
+    // expert, and how far that takes half precision off is to be measured first.
+    if (family.config.contains("num_experts_per_tok")) continue;
+    cases.push_back(family);
     cases.push_back({family.name + "_even", ForTensorCores(family.config), family.inputs});
   }
   return cases;
