@@ -157,6 +157,31 @@ AttentionInterface.register("capped", capped)
 AttentionMaskInterface.register("capped", eager_mask)
 
 
+def by_expert(kind):
+    """Version 5 holds all experts of a layer in one tensor; the files have one for each."""
+    mixtral = kind == "mixtral"
+    gate, up, down = ("w1", "w3", "w2") if mixtral else ("gate_proj", "up_proj", "down_proj")
+
+    def renamed(tensors):
+        named = {}
+        for name, tensor in tensors.items():
+            whole = name
+            if mixtral:
+                whole = name.replace(".mlp.", ".block_sparse_moe.")
+            if not name.endswith((".experts.gate_up_proj", ".experts.down_proj")):
+                named[whole] = tensor
+                continue
+            base = whole.rsplit(".", 1)[0]
+            for number, own in enumerate(tensor):
+                parts = [(down, own)]
+                if name.endswith("gate_up_proj"):
+                    parts = list(zip((gate, up), own.chunk(2)))
+                named.update({f"{base}.{number}.{part}.weight": t for part, t in parts})
+        return named
+
+    return renamed
+
+
 def run_glm_moe_in_float64():
     """Version 4 adds float64 to float32 there."""
     from transformers.models.glm4_moe.modeling_glm4_moe import Glm4MoeMoE
@@ -276,13 +301,21 @@ def check_half(report, program, folder, theirs, name, inputs, want):
     """Logits in bfloat16 are as near to those in float64 as transformers' are."""
     model = AutoModelForCausalLM.from_pretrained(theirs, attn_implementation="eager",
                                                  dtype=torch.bfloat16).eval()
+    model.config._experts_implementation = "eager"
     with torch.no_grad():
         other = model(input_ids=inputs["input_ids"], use_cache=False).logits
     got, _ = forward(program, folder, inputs, "bfloat16", gradients=False)
-    ours, theirs = (parity.relative_error(t, want, 1) for t in (got["logits"], other))
-    # Where rounding gives a token another expert, whose is by chance.
-    bound = 3 if hasattr(model.config, "num_experts_per_tok") else 1.2
-    report(f"{name} plain bfloat16 logits", ours <= bound * theirs, f"{ours:.2e}, {theirs:.2e}")
+    error = parity.relative_error
+    if hasattr(model.config, "num_experts_per_tok"):
+        error = median_error  # rounding gives a few tokens another expert, by chance
+    ours, theirs = (error(t, want, 1) for t in (got["logits"], other))
+    report(f"{name} plain bfloat16 logits", ours <= 1.2 * theirs, f"{ours:.2e}, {theirs:.2e}")
+
+
+def median_error(got, want, _):
+    """Of the tokens' relative errors."""
+    difference = (got.double() - want.double()).norm(dim=-1)
+    return (difference / want.double().norm(dim=-1)).median().item()
 
 
 def check_generation(report, program, folder, name, model):
@@ -358,7 +391,7 @@ def main():
             if name.startswith("chatglm2"):
                 check_chatglm(report, args, folder, name, model)
                 continue
-            check_forward(report, args.tessera, folder, name, model)
+            check_forward(report, args.tessera, folder, name, model, by_expert(kind))
             check_generation(report, args.tessera, folder, name, model)
             check_saving(report, args.resave, folder, name, type(model), model)
     for name, keys in CHATGLM_MODELS.items():
