@@ -39,12 +39,19 @@ const Device kGpu = Device::Cuda(0);
 // Heads of 8 numbers, widths that are multiples of 16.
 nlohmann::json ForTensorCores(nlohmann::json config) {
   const std::map<std::string, int64_t> sizes = {
-      {"hidden_size", 32},       {"n_embd", 32},
-      {"d_model", 32},           {"d_kv", 8},
-      {"head_dim", 8},           {"d_ff", 48},
-      {"intermediate_size", 48}, {"inner_hidden_size", 48},
-      {"vocab_size", 64},        {"ffn_hidden_size", 48},
+      {"hidden_size", 32},
+      {"n_embd", 32},
+      {"d_model", 32},
+      {"d_kv", 8},
+      {"head_dim", 8},
+      {"d_ff", 48},
+      {"intermediate_size", 48},
+      {"inner_hidden_size", 48},
+      {"vocab_size", 64},
+      {"ffn_hidden_size", 48},
       {"padded_vocab_size", 64},
+      {"moe_intermediate_size", 16},
+      {"shared_expert_intermediate_size", 48},
   };
   for (const auto& [key, size] : sizes) {
     if (config.contains(key)) config[key] = size;
@@ -54,12 +61,11 @@ nlohmann::json ForTensorCores(nlohmann::json config) {
   return config;
 }
 
+bool HasExperts(const FamilyCase& family) { return family.config.contains("num_experts_per_tok"); }
+
 std::vector<FamilyCase> Cases() {
   std::vector<FamilyCase> cases;
   for (const FamilyCase& family : FamilyCases()) {
-    // Mixtures of experts have not been run on a GPU yet: by rounding a token may get another
-    // expert, and how far that takes half precision off is to be measured first.
-    if (family.config.contains("num_experts_per_tok")) continue;
     cases.push_back(family);
     cases.push_back({family.name + "_even", ForTensorCores(family.config), family.inputs});
   }
@@ -110,8 +116,8 @@ Outcome Compute(const FamilyCase& family, const Device& device, DType dtype,
   Backward(loss);
   Outcome outcome{.loss = loss.Item(), .gradients = {}};
   for (nn::Parameter* p : model->Parameters()) {
+    if (p->tied_to != nullptr || !p->can_train) continue;
     const Tensor grad = Grad(p->tensor);
-    if (p->tied_to != nullptr) continue;
     const std::vector<double> values =
         grad.defined() ? grad.ToVector<double>()
                        : std::vector<double>(static_cast<size_t>(p->tensor.numel()));
@@ -146,7 +152,8 @@ TEST_P(GpuFamiliesTest, FollowsFloat64) {
   // A ReLU whose input is near 0 may be on for one device and off for the other, which moves the
   // gradients below it by some percent (0.05 were seen).
   const bool has_relu = GetParam().config.value("feed_forward_proj", "") == "relu";
-  const double kinked = has_relu ? 0.15 : 0;
+  // Rounding may give a token another expert.
+  const double kinked = has_relu ? 0.15 : HasExperts(GetParam()) ? 0.6 : 0;
   const Outcome exact = Compute(GetParam(), Device::Cpu(), DType::kFloat64);
   const Outcome wide = Compute(GetParam(), kGpu, DType::kFloat64);
   EXPECT_NEAR(wide.loss, exact.loss, 1e-12 * exact.loss);
@@ -187,7 +194,10 @@ TEST_P(GpuFamiliesTest, TakesTheBytesOfMetaCuda) {
       Backward(model->Run(inputs, Options()).at(keys::kLoss));
       return allocator.stats().peak_bytes - before;
     };
-    EXPECT_EQ(peak(kGpu), peak(Device::Meta(DeviceType::kCuda))) << dtype;
+    const auto planned = static_cast<double>(peak(Device::Meta(DeviceType::kCuda)));
+    const auto real = static_cast<double>(peak(kGpu));
+    // On meta all experts have as many tokens.
+    EXPECT_NEAR(planned, real, HasExperts(GetParam()) ? 0.1 * real : 0) << dtype;
   }
 }
 
