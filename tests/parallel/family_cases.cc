@@ -341,7 +341,7 @@ const std::vector<FamilyCase>& FamilyCases() {
        MaskedLmInputs},
       {"phi3", LaterConfig("phi3", 3, 1, {{"partial_rotary_factor", 0.5}, {"resid_pdrop", 0.2}}),
        MaskedLmInputs},
-      {"glm_rotary", LaterConfig("glm", 3, 1), MaskedLmInputs},
+      {"glm_rotary", LaterConfig("glm", 3, 1), SeeingLmInputs},
       {"glm4", LaterConfig("glm4", 4, 2), SeeingLmInputs},
       {"chatglm2", ChatGlm2Config(), MaskedLmInputs},
       {"mixtral",

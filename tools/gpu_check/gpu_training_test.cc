@@ -49,7 +49,7 @@ struct LossesOf : TrainerCallback {
     outcome->losses.push_back(state.loss);
   }
   void OnEvaluate(const TrainState& state, TrainControl&) override {
-    outcome->val_losses.push_back(*state.val_loss);
+    outcome->val_losses.push_back(state.val_loss.value());
   }
   Outcome* outcome;
 };

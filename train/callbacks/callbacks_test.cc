@@ -479,7 +479,7 @@ TEST_F(CallbacksTest, AResumedRunBeginsWithTheStateOfTheOther) {
   EXPECT_EQ(second.begun.step, 5);
   EXPECT_GT(second.begun.epoch, 0);
   EXPECT_GT(second.begun.grad_norm, 0);
-  EXPECT_EQ(*second.begun.val_loss, Rows(config)[1]["val_loss"].get<double>());
+  EXPECT_EQ(second.begun.val_loss.value(), Rows(config)[1]["val_loss"].get<double>());
 }
 
 // A checkpoint of another run's folder: this one's must be empty, so that no file of a third run is

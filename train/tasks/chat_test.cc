@@ -201,7 +201,7 @@ TEST_F(ChatTest, AModelLearnsToAnswer) {
   RunSetup setup;
   const TrainState state = Train(config, &setup);
   EXPECT_EQ(setup.task->name, "chat");
-  EXPECT_LT(*state.val_loss, 0.05);
+  EXPECT_LT(state.val_loss.value(), 0.05);
   EXPECT_EQ(state.val_metrics->at("exact_match").get<double>(), 1) << state.val_metrics->dump();
   const std::vector<std::string> lines = setup.data.objective.samples(*setup.model);
   ASSERT_EQ(lines.size(), 9u);

@@ -22,7 +22,7 @@ TEST_F(LabelTasksTest, TextClassificationLearnsAndSavesItsLabels) {
   EXPECT_EQ(setup.task->name, "text_classification");
   EXPECT_EQ(state.val_metrics->at("accuracy"), 1.0);
   EXPECT_EQ(state.val_metrics->at("f1"), 1.0);
-  EXPECT_LT(*state.val_loss, 0.2);
+  EXPECT_LT(state.val_loss.value(), 0.2);
   EXPECT_EQ(models::LabelNames(setup.model->config()),
             (std::vector<std::string>{"negative", "positive"}));
   // The folder is evaluated, and fine-tuned on other labels with a new head.
@@ -113,7 +113,7 @@ TEST_F(LabelTasksTest, LabelsAreSmoothedInTrainingAndEvaluation) {
     config.label_smoothing = smoothing;
     config.out = Path(Concat("run", smoothing));
     const TrainState state = Train(config);
-    return std::pair(state.loss, *state.val_loss);
+    return std::pair(state.loss, state.val_loss.value());
   };
   const auto [plain, plain_val] = losses(0);
   const auto [half, half_val] = losses(0.5);

@@ -183,7 +183,7 @@ TEST_F(PreferenceTest, MetricsAreThoseOfTheLogits) {
   }
   const auto size = static_cast<double>(pairs.size());
   ASSERT_EQ(size, 4);
-  EXPECT_NEAR(*state.val_loss, loss / size, 1e-5);
+  EXPECT_NEAR(state.val_loss.value(), loss / size, 1e-5);
   EXPECT_NEAR(Member(state.val_metrics, "rewards/chosen"), chosen / size, 1e-5);
   EXPECT_NEAR(Member(state.val_metrics, "rewards/rejected"), rejected / size, 1e-5);
   EXPECT_NEAR(Member(state.val_metrics, "rewards/margins"), (chosen - rejected) / size, 1e-5);
@@ -199,7 +199,7 @@ TEST_F(PreferenceTest, LearnsWhatIsPreferred) {
   const TrainState state = Train(config);
   EXPECT_EQ(Member(state.val_metrics, "rewards/accuracies"), 1.0);
   EXPECT_GT(Member(state.val_metrics, "rewards/margins"), 0.5);
-  EXPECT_LT(*state.val_loss, 0.5);
+  EXPECT_LT(state.val_loss.value(), 0.5);
 }
 
 // The run's own first weights, the same from a folder, and those of another one.
@@ -310,7 +310,7 @@ TEST_F(PreferenceTest, AnEvaluationFindsWhatTheRunFound) {
   Trainer eval(opened->config, *opened->model, opened->data);
   const auto found = eval.Evaluate(*opened->data.validation, 0);
   ASSERT_TRUE(found.ok()) << Message(found.status());
-  EXPECT_EQ(found->loss, *trainer.state().val_loss);
+  EXPECT_EQ(found->loss, trainer.state().val_loss.value());
   EXPECT_EQ(*found->metrics, *trainer.state().val_metrics);
   look.adapter.clear();
   ExpectContains(Message(PrepareEvaluation(look, {}, {.cache = Path("look")}).status()),
