@@ -217,7 +217,7 @@ int Run(int argc, char** argv) {
   std::fflush(stdout);
   const int64_t bytes_at_start = GreatestResidentBytes();
   nn::BuildContext build{.dtype = *dtype, .seed = 1};
-  dist::CutWhileBuilding(PolicyOf(flags), world->communicator, &build);
+  dist::CutWhileBuilding(PolicyOf(flags), {.data = world->communicator}, &build);
   auto model = models::BuildModel(*config, build);
   if (!model.ok()) {
     std::fprintf(stderr, "error: %s\n", Message(model.status()).c_str());

@@ -16,8 +16,10 @@
 #ifndef TESSERA_CORE_COMMUNICATOR_H_
 #define TESSERA_CORE_COMMUNICATOR_H_
 
+#include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "core/tensor.h"
 
@@ -56,8 +58,12 @@ class Communicator {
   virtual CommHandlePtr AllGather(const Tensor& out, const Tensor& in) = 0;
   // t on every rank = t of `root`.
   virtual CommHandlePtr Broadcast(const Tensor& t, int root) = 0;
-  // out's chunk r = rank r's chunk rank(): both have size() equal chunks, rank-major.
-  virtual CommHandlePtr AllToAll(const Tensor& out, const Tensor& in) = 0;
+  // out's chunk r = rank r's chunk rank(): both have size() chunks, rank-major, of as many elements
+  // as the counts say; what a rank sends another is what that one receives from it.
+  virtual CommHandlePtr AllToAll(const Tensor& out, const std::vector<int64_t>& receive_counts,
+                                 const Tensor& in, const std::vector<int64_t>& send_counts) = 0;
+  // The same of equal chunks.
+  CommHandlePtr AllToAll(const Tensor& out, const Tensor& in);
   // A message to another rank of the group; matched by (source, tag) in order. Tags are 0 to
   // kLargestTag.
   virtual CommHandlePtr Send(const Tensor& t, int destination, int tag) = 0;
@@ -68,6 +74,11 @@ class Communicator {
   // Groups of the ranks with equal `color` (>= 0), ordered by `key`, then by rank. Collective.
   virtual std::shared_ptr<Communicator> Split(int color, int key, const std::string& name) = 0;
 };
+
+// Throws Error for counts that are not the operands' of an AllToAll of that group.
+void CheckCounts(const Communicator& group, const Tensor& out,
+                 const std::vector<int64_t>& receive_counts, const Tensor& in,
+                 const std::vector<int64_t>& send_counts);
 
 // The group of one rank: every collective is the identity.
 std::shared_ptr<Communicator> SingleProcessCommunicator(const std::string& name = "self");

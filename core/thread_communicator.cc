@@ -8,6 +8,7 @@
 #include <exception>
 #include <map>
 #include <mutex>
+#include <numeric>
 #include <thread>
 #include <tuple>
 #include <vector>
@@ -31,6 +32,7 @@ struct Contribution {
   Tensor out;
   int color = 0;
   int key = 0;
+  const std::vector<int64_t>* counts = nullptr;  // of `in`, where ranks may bring other numbers
 };
 
 // The state shared by the ranks of one group. One mutex serves all groups of a run (`abort`).
@@ -130,13 +132,24 @@ class ThreadCommunicator final : public Communicator {
     return CompletedHandle();
   }
 
-  CommHandlePtr AllToAll(const Tensor& out, const Tensor& in) override {
-    TESSERA_CHECK(out.numel() == in.numel() && in.numel() % size() == 0, "all_to_all", in, " and ",
-                  out, " do not hold ", size(), " equal chunks");
+  CommHandlePtr AllToAll(const Tensor& out, const std::vector<int64_t>& receive_counts,
+                         const Tensor& in, const std::vector<int64_t>& send_counts) override {
+    CheckCounts(*this, out, receive_counts, in, send_counts);
     if (in.device().is_meta()) return CompletedHandle();
-    const int64_t n = in.numel() / size();
-    Exchange("all_to_all", {"", in, out}, [&](const auto& all) {
-      for (int r = 0; r < size(); ++r) CopyInto(Flat(out, r * n, n), Flat(all[r].in, rank_ * n, n));
+    Contribution mine = {"", in, out};
+    mine.counts = &send_counts;
+    Exchange("all_to_all", mine, [&](const auto& all) {
+      int64_t place = 0;
+      for (size_t r = 0; r < all.size(); ++r) {
+        const std::vector<int64_t>& sent = *all[r].counts;
+        const int64_t n = sent[static_cast<size_t>(rank_)];
+        TESSERA_CHECK(n == receive_counts[r], "all_to_all", "rank ", rank_, " of group ", name(),
+                      " waits for ", receive_counts[r], " elements of rank ", r, ", which sends ",
+                      n);
+        const int64_t begin = std::accumulate(sent.begin(), sent.begin() + rank_, int64_t{0});
+        CopyInto(Flat(out, place, n), Flat(all[r].in, begin, n));
+        place += n;
+      }
     });
     return CompletedHandle();
   }
@@ -209,9 +222,11 @@ class ThreadCommunicator final : public Communicator {
   // all have run it, so that operands may be reused.
   template <typename Body>
   void Exchange(const char* operation, Contribution mine, Body body) {
-    mine.contract = mine.in.defined()
-                        ? Concat(operation, " of ", mine.in.dtype(), " x ", mine.in.numel())
-                        : std::string(operation);
+    mine.contract = operation;
+    if (mine.in.defined()) mine.contract += Concat(" of ", mine.in.dtype());
+    if (mine.in.defined() && mine.counts == nullptr) {
+      mine.contract += Concat(" x ", mine.in.numel());
+    }
     if (mine.in.defined()) {
       TESSERA_CHECK(mine.in.is_contiguous() && mine.out.is_contiguous(), operation,
                     "tensors must be contiguous");

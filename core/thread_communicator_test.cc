@@ -3,6 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdint>
+#include <functional>
+#include <string>
 #include <vector>
 
 namespace tessera {
@@ -73,6 +76,87 @@ TEST(ThreadCommunicatorTest, NamesTheRankWithAnotherContract) {
               std::string::npos)
         << e.what();
   }
+}
+
+// What rank r sends to rank s is 100 r + 10 s + i for the elements i < counts(r, s).
+void ExpectExchange(Communicator& world, const std::function<int64_t(int from, int to)>& counts,
+                    DType dtype) {
+  SCOPED_TRACE(Concat("rank ", world.rank(), ", ", dtype));
+  std::vector<int64_t> send, receive, mine, expected;
+  for (int r = 0; r < world.size(); ++r) {
+    send.push_back(counts(world.rank(), r));
+    receive.push_back(counts(r, world.rank()));
+    for (int64_t i = 0; i < send.back(); ++i) mine.push_back(100 * world.rank() + 10 * r + i);
+    for (int64_t i = 0; i < receive.back(); ++i)
+      expected.push_back(100 * r + 10 * world.rank() + i);
+  }
+  const Tensor in = CastCopy(Tensor::FromVector<int64_t>(mine, {std::ssize(mine)}), dtype);
+  const Tensor out = Zeros({std::ssize(expected)}, dtype);
+  world.AllToAll(out, receive, in, send)->Wait();
+  EXPECT_EQ(out.ToVector<int64_t>(), expected);
+}
+
+TEST(ThreadCommunicatorTest, AllToAllOfUnequalCounts) {
+  RunRanks(3, [](std::shared_ptr<Communicator> world) {
+    for (const DType dtype : {DType::kFloat32, DType::kFloat16, DType::kInt64, DType::kFloat64}) {
+      ExpectExchange(
+          *world, [](int from, int to) { return from == 2 && to == 0 ? 0 : 2 * from + to; }, dtype);
+    }
+    // A rank that has nothing for the others, and they nothing for it; then nobody has anything.
+    ExpectExchange(
+        *world, [](int from, int to) { return from == 1 || to == 1 ? 0 : from + 1; },
+        DType::kFloat32);
+    ExpectExchange(
+        *world, [](int, int) { return 0; }, DType::kFloat32);
+  });
+}
+
+std::string ErrorOf(int ranks, const std::function<void(Communicator& world)>& body) {
+  try {
+    RunRanks(ranks, [&](std::shared_ptr<Communicator> world) { body(*world); });
+  } catch (const Error& e) {
+    return e.what();
+  }
+  return "";
+}
+
+TEST(ThreadCommunicatorTest, CountsMustBeTheOperands) {
+  const auto error = [](const std::vector<int64_t>& receive, const std::vector<int64_t>& send,
+                        DType dtype = DType::kFloat32) {
+    return ErrorOf(2, [&](Communicator& world) {
+      world.AllToAll(Zeros({4}), receive, Zeros({3}, dtype), send)->Wait();
+    });
+  };
+  const std::string text = "the counts of the 2 ranks of group world are not those of ";
+  EXPECT_NE(error({2, 3}, {1, 2}).find(text), std::string::npos) << error({2, 3}, {1, 2});
+  for (const std::vector<int64_t>& send :
+       std::vector<std::vector<int64_t>>{{1, 1}, {3}, {1, 1, 1}, {-1, 4}}) {
+    EXPECT_NE(error({2, 2}, send).find(text), std::string::npos) << error({2, 2}, send);
+  }
+  EXPECT_NE(error({2, 2}, {1, 2}, DType::kInt32).find("differ in dtype"), std::string::npos);
+}
+
+TEST(ThreadCommunicatorTest, NamesWhoWaitsForAnotherNumberThanIsSent) {
+  // Rank 1 sends two elements to rank 0, which waits for three.
+  const std::string error = ErrorOf(2, [](Communicator& world) {
+    const bool first = world.rank() == 0;
+    const std::vector<int64_t> receive =
+        first ? std::vector<int64_t>{1, 3} : std::vector<int64_t>{1, 1};
+    const std::vector<int64_t> send =
+        first ? std::vector<int64_t>{1, 1} : std::vector<int64_t>{2, 1};
+    world.AllToAll(Zeros({first ? 4 : 2}), receive, Zeros({first ? 2 : 3}), send)->Wait();
+  });
+  EXPECT_NE(error.find("rank 0 of group world waits for 3 elements of rank 1, which sends 2"),
+            std::string::npos)
+      << error;
+}
+
+TEST(ThreadCommunicatorTest, RanksOfAnAllToAllStillAgreeOnTheDtype) {
+  const std::string error = ErrorOf(2, [](Communicator& world) {
+    const DType dtype = world.rank() == 0 ? DType::kFloat32 : DType::kInt32;
+    world.AllToAll(Zeros({2}, dtype), {1, 1}, Zeros({2}, dtype), {1, 1})->Wait();
+  });
+  EXPECT_NE(error.find("rank 1 calls all_to_all of int32"), std::string::npos) << error;
 }
 
 TEST(ThreadCommunicatorTest, AFailedRankEndsTheOthers) {

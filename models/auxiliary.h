@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Losses from inside a model, beside that of its targets.
+// Losses that a model's layers add to the loss of the targets, as a router's.
 //
 //   Bundle Mine::RunBlock(int block, Bundle in, const RunOptions& options) const {
 //     ...

@@ -68,7 +68,8 @@ struct RunOptions {
   // Of a classifier with single labels: [labels] float32, how much each class counts in the loss.
   Tensor class_weights = {};
   // Of a summed loss: what its step counts it for (targets), by which auxiliary losses are
-  // multiplied; 0: the loss is without them (models/auxiliary.h).
+  // multiplied; 0: the loss is without them; below 0: so it is, of any reduction, for whoever makes
+  // another loss of the outputs and adds them to that (models/auxiliary.h).
   double loss_targets = 0;
   Auxiliaries* auxiliaries = nullptr;  // of the block that runs, by Model::Run
 

@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "nn/expert_mlp.h"
 
+#include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <utility>
 
 #include "autograd/autograd.h"
 #include "base/error.h"
+#include "core/execution_context.h"
 #include "nn/token_groups.h"
 #include "ops/cast/cast.h"
+#include "ops/collective/collective.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/index/index.h"
 #include "ops/random/random.h"
@@ -30,9 +34,25 @@ const ExpertMlpConfig& Checked(const ExpertMlpConfig& config) {
 
 class ExpertMlp::Experts : public Module {
  public:
-  Experts(const ExpertMlpConfig& config, const Scope& scope) : Module(scope) {
-    for (int64_t e = 0; e < config.router.num_experts; ++e) {
-      list_.push_back(std::make_unique<Mlp>(config.expert, Child(Concat(e))));
+  Experts(const ExpertMlpConfig& config, const Scope& scope)
+      : Module(scope), ranks_(build().expert_parallel) {
+    const int64_t experts = config.router.num_experts;
+    const int ranks = ranks_ == nullptr ? 1 : ranks_->size();
+    TESSERA_CHECK(experts >= ranks, "expert_mlp", path(), " has ", experts, " experts, and ep is ",
+                  ranks);
+    for (int r = 0; r < ranks; ++r) {
+      BuildContext part = build();
+      if (ranks > 1) {
+        part.expert_group = ranks_;
+        part.elsewhere = r != ranks_->rank();
+      }
+      const auto shared = std::make_shared<const BuildContext>(std::move(part));
+      shares_.push_back(EvenShare(experts, ranks, r));
+      for (int64_t i = 0; i < shares_.back().count; ++i) {
+        Scope place = Child(Concat(std::ssize(list_)));
+        place.build = shared;
+        list_.push_back(std::make_unique<Mlp>(config.expert, place));
+      }
     }
   }
 
@@ -40,19 +60,99 @@ class ExpertMlp::Experts : public Module {
   Tensor Forward(const Tensor& rows_RC, const std::vector<int64_t>& counts,
                  const ForwardContext& context) const {
     return Call(rows_RC, [&] {
-      const std::vector<Tensor> parts = Split(rows_RC, counts, 0);
-      std::vector<Tensor> results;
-      for (size_t e = 0; e < list_.size(); ++e) {
-        // Where gradients are wanted, an expert without tokens has zeros; hooks may communicate,
-        // and other ranks have other tokens.
-        if (counts[e] == 0 && !GradEnabled() && !list_[e]->has_hooks()) continue;
-        results.push_back(list_[e]->ForwardPartial(parts[e], context));
-      }
-      return Cat(results, 0);
+      return shares_.size() == 1 ? Work({{counts, context}}, rows_RC)
+                                 : WorkOverRanks(rows_RC, counts, context);
     });
   }
 
  private:
+  // What one rank asks of this one's experts: so many rows of each, in its own context.
+  struct Request {
+    std::vector<int64_t> counts;
+    ForwardContext context;
+    int64_t rows() const { return std::accumulate(counts.begin(), counts.end(), int64_t{0}); }
+  };
+
+  Share Mine() const { return shares_[shares_.size() == 1 ? 0 : ranks_->rank()]; }
+
+  // Where gradients are wanted, an expert without tokens has zeros; hooks may communicate, and
+  // other ranks have other tokens.
+  Tensor WorkOf(size_t expert, const Tensor& rows, const ForwardContext& context) const {
+    const Mlp& mlp = *list_[static_cast<size_t>(Mine().begin) + expert];
+    const bool idle = rows.size(0) == 0 && !GradEnabled() && !mlp.has_hooks();
+    return idle ? rows : mlp.ForwardPartial(rows, context);
+  }
+
+  // `rows` are those of each request, by expert; so are the results. An expert works on all its
+  // rows at once, unless each request's have a gradient of their own.
+  Tensor Work(const std::vector<Request>& requests, const Tensor& rows) const {
+    const auto experts = static_cast<size_t>(Mine().count);
+    std::vector<int64_t> counts;
+    for (const Request& request : requests) {
+      counts.insert(counts.end(), request.counts.begin(), request.counts.end());
+    }
+    std::vector<Tensor> parts = Split(rows, counts, 0);
+    for (size_t e = 0; e < experts; ++e) {
+      if (requests.size() == 1 || build().gradients_by_source) {
+        for (size_t r = 0; r < requests.size(); ++r) {
+          const ExecutionModeScope<&ExecutionContext::token_source> source(static_cast<int>(r));
+          Tensor& part = parts[r * experts + e];
+          part = WorkOf(e, part, requests[r].context);
+        }
+        continue;
+      }
+      std::vector<Tensor> all;
+      std::vector<int64_t> lengths;
+      for (size_t r = 0; r < requests.size(); ++r) {
+        all.push_back(parts[r * experts + e]);
+        lengths.push_back(requests[r].counts[e]);
+      }
+      const std::vector<Tensor> results =
+          Split(WorkOf(e, Cat(all, 0), requests[static_cast<size_t>(ranks_->rank())].context),
+                lengths, 0);
+      for (size_t r = 0; r < requests.size(); ++r) parts[r * experts + e] = results[r];
+    }
+    return Cat(parts, 0);
+  }
+
+  Tensor WorkOverRanks(const Tensor& rows, const std::vector<int64_t>& counts,
+                       const ForwardContext& context) const {
+    const std::vector<Request> requests = Exchange(counts, context);
+    std::vector<int64_t> sent, received;
+    for (size_t r = 0; r < shares_.size(); ++r) {
+      const auto begin = counts.begin() + shares_[r].begin;
+      sent.push_back(std::accumulate(begin, begin + shares_[r].count, int64_t{0}));
+      received.push_back(requests[r].rows());
+    }
+    const Tensor mine = ExchangeRows(rows, sent, received, ranks_);
+    return ExchangeRows(Work(requests, mine), received, sent, ranks_);
+  }
+
+  // Tells every rank what this one asks of it, and hears what they ask.
+  std::vector<Request> Exchange(const std::vector<int64_t>& counts,
+                                const ForwardContext& context) const {
+    const auto width =
+        static_cast<size_t>(shares_.front().count) + 1;  // the first one is the largest
+    std::vector<int64_t> told(width * shares_.size(), 0);
+    for (size_t r = 0; r < shares_.size(); ++r) {
+      told[r * width] = static_cast<int64_t>(context.micro_batch);
+      const auto begin = counts.begin() + shares_[r].begin;
+      std::copy(begin, begin + shares_[r].count, told.begin() + r * width + 1);
+    }
+    const Tensor heard = Empty({std::ssize(told)}, DType::kInt64);
+    ranks_->AllToAll(heard, Tensor::FromVector(told, heard.shape()))->Wait();
+    std::vector<Request> requests;
+    for (size_t r = 0; r < shares_.size(); ++r) {
+      const int64_t* const words = heard.data<int64_t>() + r * width;
+      Request& request =
+          requests.emplace_back(Request{{words + 1, words + 1 + Mine().count}, context});
+      request.context.micro_batch = static_cast<uint64_t>(words[0]);  // keys of its noise
+    }
+    return requests;
+  }
+
+  const Group ranks_;
+  std::vector<Share> shares_;  // of the experts, by rank
   std::vector<std::unique_ptr<Mlp>> list_;
 };
 

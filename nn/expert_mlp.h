@@ -16,6 +16,10 @@
 // tensor-parallel group like one; the group adds up the results of all experts at once. Like all
 // weights they may be quantised or have adapters.
 //
+// Expert parallelism (BuildContext::expert_parallel): rank r of N has the experts of
+// EvenShare(E, N, r). Rows go to the ranks that have their experts, and results come back, so that
+// each rank has what it would have alone, with the same bits. Every rank runs as many passes.
+//
 // What the router decided is left in ForwardContext::routings, for losses that balance it. The
 // numbers of tokens are read from the device, so that steps with experts are not captured.
 #ifndef TESSERA_NN_EXPERT_MLP_H_

@@ -5,6 +5,8 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
+
 #include "core/thread_communicator.h"
 #include "nn/activation.h"
 #include "nn/layer_check.h"
@@ -114,7 +116,87 @@ TEST_P(ExpertMlpTest, Gradients) {
   });
 }
 
+// Each rank has some of the experts and tokens of its own: it gives what it gives alone, and where
+// gradients are wanted by source, the bits of those too.
+TEST_P(ExpertMlpTest, ExpertsOnOtherRanks) {
+  const int ranks = GetParam();
+  const ExpertMlpConfig config = Config(true);
+  struct Alone {
+    std::vector<double> y, gx;
+    std::map<std::string, std::vector<double>> gradients;
+  };
+  std::vector<Tensor> inputs;
+  std::vector<Alone> alone(static_cast<size_t>(ranks));
+  for (int r = 0; r < ranks; ++r) {
+    inputs.push_back(RandomTensor({1, 1 + 3 * r, kWidth}, static_cast<uint64_t>(20 + r)));
+    ExpertMlp layer(config, RootScope(nullptr));
+    const Tensor x = RequireGrad(inputs.back().ContiguousCopy());
+    const Tensor y = layer.Forward(x, {});
+    Backward({y}, {ProjectionGrad(y)});
+    Alone& mine = alone[static_cast<size_t>(r)];
+    mine.y = y.ToVector<double>();
+    mine.gx = Grad(x).ToVector<double>();
+    for (Parameter* p : layer.Parameters()) {
+      mine.gradients[p->name] = Grad(p->tensor).ToVector<double>();
+    }
+  }
+  for (const bool by_source : {false, true}) {
+    RunRanks(ranks, [&](std::shared_ptr<Communicator> world) {
+      BuildContext build = *RootScope(nullptr).build;
+      build.expert_parallel = world;
+      build.gradients_by_source = by_source;
+      ExpertMlp layer(config, Scope::Root(build));
+      const auto r = static_cast<size_t>(world->rank());
+      const Tensor x = RequireGrad(inputs[r].ContiguousCopy());
+      const Tensor y = layer.Forward(x, {});
+      EXPECT_EQ(y.ToVector<double>(), alone[r].y);
+      Backward({y}, {ProjectionGrad(y)});
+      EXPECT_EQ(Grad(x).ToVector<double>(), alone[r].gx);
+      int64_t here = 0;
+      for (Parameter* p : layer.Parameters()) {
+        EXPECT_EQ(p->placement.global_shape(),
+                  p->elsewhere ? p->placement.global_shape() : p->tensor.shape());
+        if (p->expert_group == nullptr) {
+          EXPECT_EQ(Grad(p->tensor).ToVector<double>(), alone[r].gradients[p->name]) << p->name;
+          continue;
+        }
+        EXPECT_EQ(p->tensor.numel() == 0, p->elsewhere) << p->name;
+        if (p->elsewhere) continue;
+        ++here;
+        std::vector<double> sum(static_cast<size_t>(p->tensor.numel()), 0.0);
+        for (size_t s = 0; s < alone.size(); ++s) {
+          const std::vector<double>& term = alone[s].gradients[p->name];
+          for (size_t i = 0; i < sum.size(); ++i) sum[i] += term[i];
+          if (!by_source) continue;
+          const Tensor& leaf = s == 0 ? p->tensor : p->by_source.at(s - 1);
+          EXPECT_EQ(Grad(leaf).ToVector<double>(), term) << p->name << " of rank " << s;
+        }
+        if (by_source) continue;
+        EXPECT_TRUE(p->by_source.empty());
+        const std::vector<double> all = Grad(p->tensor).ToVector<double>();
+        for (size_t i = 0; i < sum.size(); ++i) EXPECT_NEAR(all[i], sum[i], 1e-12) << p->name;
+      }
+      EXPECT_EQ(here, world->size() == 1 ? 0 : 3 * EvenShare(4, ranks, world->rank()).count);
+    });
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Ranks, ExpertMlpTest, testing::Values(1, 2, 3));
+
+TEST(ExpertMlpLayerTest, EveryRankHasAnExpert) {
+  RunRanks(5, [](std::shared_ptr<Communicator> world) {
+    BuildContext build = *RootScope(nullptr).build;
+    build.expert_parallel = world;
+    try {
+      const ExpertMlp layer(Config(false), Scope::Root(build));
+      ADD_FAILURE() << "four experts on five ranks";
+    } catch (const Error& error) {
+      EXPECT_NE(std::string(error.what()).find("experts has 4 experts, and ep is 5"),
+                std::string::npos)
+          << error.what();
+    }
+  });
+}
 
 TEST(ExpertMlpLayerTest, AnExpertWithoutTokensHasGradientsOfZeros) {
   ExpertMlp layer(Config(false), RootScope(nullptr));

@@ -69,7 +69,7 @@ std::shared_ptr<const BuildContext> BuildOf(const Module& layer) {
 
 Tensor Base(const Parameter& weight, const WeightForm* base, LinearLayout layout, const Tensor& x,
             const Tensor& bias, const ForwardContext& context) {
-  return base == nullptr ? Linear(x, weight.tensor, bias, layout)
+  return base == nullptr ? Linear(x, LeafOf(weight), bias, layout)
                          : base->Multiply(weight, layout, x, bias, context);
 }
 
@@ -184,12 +184,12 @@ Tensor LowRankTerm::Product(const Parameter& weight, const WeightForm* base, con
   const Tensor dropped = Dropped(x, weight, context);
   const bool drops = context.training && config_.dropout > 0;
   if (base == nullptr && magnitude_ == nullptr && a_start_ == nullptr) {
-    return LowRankLinear(x, weight.tensor, bias, layout_,
-                         {drops ? dropped : Tensor(), a_.tensor, b_.tensor, config_.scale});
+    return LowRankLinear(x, LeafOf(weight), bias, layout_,
+                         {drops ? dropped : Tensor(), LeafOf(a_), LeafOf(b_), config_.scale});
   }
   const auto product = [&](const Tensor& in, const Parameter& a, const Parameter& b) {
-    const Tensor low = Mul(Linear(in, a.tensor, {}, LinearLayout::kOutIn), config_.scale);
-    return Linear(low, b.tensor, {}, LinearLayout::kOutIn);
+    const Tensor low = Mul(Linear(in, LeafOf(a), {}, LinearLayout::kOutIn), config_.scale);
+    return Linear(low, LeafOf(b), {}, LinearLayout::kOutIn);
   };
   Tensor term = product(dropped, a_, b_);
   if (a_start_ != nullptr) term = Sub(term, product(x, *a_start_, *b_start_));
@@ -197,9 +197,9 @@ Tensor LowRankTerm::Product(const Parameter& weight, const WeightForm* base, con
   TESSERA_CHECK(base == nullptr, "low_rank", path(), ": DoRA needs the weight's own numbers");
   const Tensor gain = Gain(weight);
   // What is dropped is dropped on its way to all that training changes, as PEFT has it.
-  const Tensor plain = Linear(dropped, weight.tensor, {}, layout_);
+  const Tensor plain = Linear(dropped, LeafOf(weight), {}, layout_);
   const Tensor y =
-      drops ? Add(Add(Linear(x, weight.tensor, {}, layout_), Mul(plain, Affine(gain, 1.0, -1.0))),
+      drops ? Add(Add(Linear(x, LeafOf(weight), {}, layout_), Mul(plain, Affine(gain, 1.0, -1.0))),
                   Mul(term, gain))
             : Mul(Add(plain, term), gain);
   return bias.defined() ? Add(y, bias) : y;
@@ -220,7 +220,7 @@ Tensor LowRankTerm::LookUp(const Parameter& table, const WeightForm* base, const
 }
 
 Tensor LowRankTerm::Gain(const Parameter& weight) const {
-  return Div(magnitude_->tensor,
+  return Div(LeafOf(*magnitude_),
              Cast(RowNorms(weight.tensor.Detach()), magnitude_->tensor.dtype()));
 }
 
@@ -233,7 +233,7 @@ Tensor LowRankTerm::RowNorms(const Tensor& weight) const {
 }
 
 void LowRankTerm::Begin(const Parameter& weight) {
-  if (magnitude_ == nullptr || weight.tensor.device().is_meta()) return;
+  if (magnitude_ == nullptr || weight.elsewhere || weight.tensor.device().is_meta()) return;
   const NoGrad no_grad;
   const Tensor norms = Cast(RowNorms(weight.tensor.Detach()), magnitude_->tensor.dtype());
   Write(*magnitude_, [&] { CopyInto(magnitude_->tensor.Detach(), norms); });

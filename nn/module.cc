@@ -10,9 +10,20 @@
 namespace tessera::nn {
 namespace {
 
+// Nothing of a global parameter.
+Placement NoPart(const Shape& global) {
+  Shape none = global;
+  for (int d = 0; d < none.ndim(); ++d) none[d] = 0;
+  return Placement(global, none, {});
+}
+
 // On the bytes that are there, or on new ones, initialised as the build says.
 void MakeTensor(const BuildContext& build, Parameter* p) {
   const Shape& shape = p->placement.local_shape();
+  if (p->elsewhere) {
+    p->tensor = Empty(shape, build.dtype, build.device);
+    return;
+  }
   if (build.form_of) p->form = build.form_of(*p);
   if (p->form != nullptr) {
     p->can_train = false;
@@ -31,14 +42,24 @@ void MakeTensor(const BuildContext& build, Parameter* p) {
 
 }  // namespace
 
+const Tensor& LeafOf(const Parameter& p) {
+  const int source = ExecutionContext::Current().token_source;
+  const bool own = source == 0 || p.by_source.empty() || !RequiresGrad(p.tensor);
+  return own ? p.tensor : p.by_source.at(static_cast<size_t>(source) - 1);
+}
+
 // In half precision the gradient's dtype is the build's to say.
 void LetTrain(const Parameter& p, const BuildContext& build) {
-  const DType dtype = p.tensor.dtype();
-  if (build.grad_dtype && (dtype == DType::kBFloat16 || dtype == DType::kFloat16)) {
-    RequireGrad(p.tensor, *build.grad_dtype);
-  } else {
-    RequireGrad(p.tensor);
-  }
+  const auto require = [&](const Tensor& leaf) {
+    const DType dtype = leaf.dtype();
+    if (build.grad_dtype && (dtype == DType::kBFloat16 || dtype == DType::kFloat16)) {
+      RequireGrad(leaf, *build.grad_dtype);
+    } else {
+      RequireGrad(leaf);
+    }
+  };
+  require(p.tensor);
+  for (const Tensor& leaf : p.by_source) require(leaf);
 }
 
 namespace {
@@ -126,13 +147,17 @@ Parameter& Module::AddParameter(const std::string& name, const Placement& placem
                 " has a size of zero; a size of its layer's configuration was not set");
   auto p = std::make_unique<Parameter>();
   p->name = Child(name).path;
-  p->placement = placement;
+  p->elsewhere = build_->elsewhere;
+  p->placement = p->elsewhere ? NoPart(shape) : placement;
   if (placement.is_split()) p->part_group = build_->tensor_parallel;
+  p->expert_group = build_->expert_group;
   p->init = init;
   TakeName(p->name);
   MakeTensor(*build_, p.get());
   Parameter& added = KeepParameter(std::move(p));
-  if (build_->on_parameter && added.form == nullptr) build_->on_parameter(added);
+  if (build_->on_parameter && added.form == nullptr && !added.elsewhere) {
+    build_->on_parameter(added);
+  }
   return added;
 }
 
@@ -151,6 +176,7 @@ Parameter& Module::AddTiedParameter(const std::string& name, Parameter& source) 
 
 Parameter& Module::KeepParameter(std::unique_ptr<Parameter> parameter) {
   if (parameter->can_train && !parameter->tensor.storage()->read_only()) {
+    MakeSources(parameter.get());
     LetTrain(*parameter, *build_);
   }
   parameters_.push_back(std::move(parameter));
@@ -191,12 +217,20 @@ int64_t Module::ParameterCount(bool trainable_only) {
   return count;
 }
 
+// A leaf for the tokens of each other rank.
+void Module::MakeSources(Parameter* p) const {
+  p->by_source.clear();
+  if (p->expert_group == nullptr || !build_->gradients_by_source || p->elsewhere) return;
+  for (int r = 1; r < p->expert_group->size(); ++r) p->by_source.push_back(p->tensor.Detach());
+}
+
 void Module::Convert(const std::function<Tensor(const Tensor&)>& convert) {
   const auto all = Parameters();
   for (Parameter* p : all) {
     if (p->tied_to != nullptr) continue;
     const bool trains = RequiresGrad(p->tensor);
     p->tensor = convert(p->tensor.Detach());
+    MakeSources(p);
     if (trains) LetTrain(*p, *build_);
   }
   for (Parameter* p : all) {
@@ -231,7 +265,9 @@ int Module::Freeze(std::string_view pattern, bool frozen) {
 
 void Module::ZeroGrad() {
   VisitParameters([](Parameter& p) {
-    if (RequiresGrad(p.tensor)) SetGrad(p.tensor, Tensor());
+    if (!RequiresGrad(p.tensor)) return;
+    SetGrad(p.tensor, Tensor());
+    for (const Tensor& leaf : p.by_source) SetGrad(leaf, Tensor());
   });
 }
 

@@ -92,6 +92,14 @@ struct Parameter {
   Group gradient_group;
   // In what form layers multiply by it (nn/weight.h); nullptr: dense, as `tensor` has it.
   std::shared_ptr<const WeightForm> form;
+  // The expert-parallel ranks, of which one has this parameter; nullptr: each has it.
+  Group expert_group;
+  // Another rank of expert_group has it: it has no elements here, and does not train.
+  bool elsewhere = false;
+  // Leaves of the same storage for tokens of the ranks 1, 2, ... of expert_group, each with a
+  // gradient of its own, so that sums are those of runs without expert parallelism
+  // (BuildContext::gradients_by_source). `tensor` is that of rank 0.
+  std::vector<Tensor> by_source = {};
   // An embedding or a head: its rows stand for tokens, positions or classes, not for features.
   bool table = false;
   // False: it never trains (running statistics), and Freeze does not change that.
@@ -100,6 +108,9 @@ struct Parameter {
 
 // Gives a parameter (this rank's part, whatever it holds) its first numbers; nothing on meta.
 void InitialiseParameter(const Parameter& p, uint64_t seed);
+
+// The leaf that a layer multiplies by: that of ExecutionContext::token_source.
+const Tensor& LeafOf(const Parameter& p);
 
 struct BuildContext;
 // Makes a parameter one that trains. Throws Error where its bytes are a file's.
@@ -115,6 +126,14 @@ struct BuildContext {
   Group tensor_parallel = nullptr;  // nullptr: one rank
   // Norms, dropout and residuals work on this rank's share of the sequence (Korthikanti et al.).
   bool sequence_parallel = false;
+  // Each rank has a share of a layer's experts, and gets the tokens that go to them (Lepikhin et
+  // al. 2020, "GShard"); nullptr: one rank.
+  Group expert_parallel = nullptr;
+  // Experts' parameters have a gradient for the tokens of each rank (Parameter::by_source).
+  bool gradients_by_source = false;
+  // Within an expert: Parameter::expert_group and elsewhere.
+  Group expert_group = nullptr;
+  bool elsewhere = false;
   // The blocks of a model to build: a pipeline stage. end < 0 means all from `first_block` on.
   int first_block = 0;
   int end_block = -1;
@@ -175,8 +194,8 @@ class Module {
   virtual bool looks_up() const { return false; }
   // Whether `weight` is a table of the vocabulary: its rows are looked up, or give the logits.
   virtual VocabularyUse vocabulary_use() const { return VocabularyUse::kNone; }
-  // Whether its Forward goes on with numbers that it reads back from the device: such a step is not
-  // captured (train/engine/captured_step.h).
+  // Whether its Forward reads numbers back from the device, and does what they say: such a step
+  // cannot be captured (train/engine/captured_step.h).
   virtual bool reads_device() const { return false; }
   // Of a layer that drops out.
   virtual void set_dropout(double /*p*/) {}
@@ -255,6 +274,7 @@ class Module {
   void TakeName(const std::string& path);
   Parameter& KeepParameter(std::unique_ptr<Parameter> parameter);
   void Convert(const std::function<Tensor(const Tensor&)>& convert);
+  void MakeSources(Parameter* p) const;
 
   const std::shared_ptr<const std::string> path_;  // nodes of the tape that outlive it share it
   const std::shared_ptr<const BuildContext> build_;

@@ -53,6 +53,10 @@ Router::Router(const RouterConfig& config, const Scope& scope)
   DropGrad(bias_->tensor);
 }
 
+std::optional<LinearLayout> Router::term_layout() const {
+  return config_.in_float32 ? std::nullopt : std::optional(LinearLayout::kOutIn);
+}
+
 Routing Router::Route(const Tensor& h, const ForwardContext& context) const {
   return Call(h, [&] {
     Routing routing;
@@ -62,7 +66,7 @@ Routing Router::Route(const Tensor& h, const ForwardContext& context) const {
       routing.logits =
           Linear(Cast(h, wide), Cast(weight_.tensor, wide), Tensor(), LinearLayout::kOutIn);
     } else {
-      routing.logits = Cast(Multiply(weight_, LinearLayout::kOutIn, h, Tensor()), wide);
+      routing.logits = Cast(Multiply(weight_, LinearLayout::kOutIn, h, Tensor(), context), wide);
     }
     const Tensor scores = config_.scores == RouterConfig::Scores::kSoftmax
                               ? Softmax(routing.logits, -1)

@@ -18,7 +18,9 @@
 #ifndef TESSERA_NN_ROUTER_H_
 #define TESSERA_NN_ROUTER_H_
 
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "nn/module.h"
@@ -55,6 +57,9 @@ class Router : public Module {
  public:
   Router(const RouterConfig& config, const Scope& scope);
   std::string_view kind() const override { return "Router"; }
+  // A low-rank term, unless the product is in float32. It is neither quantised nor among "all
+  // linear" layers.
+  std::optional<LinearLayout> term_layout() const override;
   // h [N, C], the same on every rank of the tensor-parallel group.
   Routing Route(const Tensor& h, const ForwardContext& context = {}) const;
   const RouterConfig& config() const { return config_; }

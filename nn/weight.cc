@@ -5,13 +5,13 @@ namespace tessera::nn {
 
 Tensor Multiply(const Parameter& weight, LinearLayout layout, const Tensor& x, const Tensor& bias,
                 const ForwardContext& context) {
-  return IsDense(weight) ? Linear(x, weight.tensor, bias, layout)
+  return IsDense(weight) ? Linear(x, LeafOf(weight), bias, layout)
                          : weight.form->Multiply(weight, layout, x, bias, context);
 }
 
 Tensor LookUp(const Parameter& table, const Tensor& ids, const EmbeddingOptions& options,
               const ForwardContext& context) {
-  return IsDense(table) ? Embedding(table.tensor, ids, options)
+  return IsDense(table) ? Embedding(LeafOf(table), ids, options)
                         : table.form->LookUp(table, ids, options, context);
 }
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "optim/parameter.h"
 
+#include <utility>
+
 #include "autograd/autograd.h"
 
 namespace tessera::optim {
@@ -13,18 +15,34 @@ Placement PlacementOf(const Parameter& parameter) {
 
 Tensor GradOrNone(const Tensor& leaf) { return IsLeaf(leaf) ? Grad(leaf) : Tensor(); }
 
+Tensor SumOfUses(std::vector<Tensor> gradients, bool in_tree) {
+  const auto add = [&](size_t to, size_t from) {
+    if (!gradients[from].defined()) return;
+    if (gradients[to].defined()) {
+      AddInto(gradients[to], gradients[from]);
+    } else {
+      gradients[to] = gradients[from];
+    }
+  };
+  const size_t n = gradients.size();
+  if (in_tree) {
+    for (size_t stride = 1; stride < n; stride *= 2) {
+      for (size_t i = 0; i + stride < n; i += 2 * stride) add(i, i + stride);
+    }
+  } else {
+    for (size_t i = 1; i < n; ++i) add(0, i);
+  }
+  return gradients.front();
+}
+
 void JoinTiedGradients(const std::vector<Parameter>& parameters) {
   for (const Parameter& parameter : parameters) {
+    if (parameter.tied.empty()) continue;
+    std::vector<Tensor> gradients = {Grad(parameter.tensor)};
+    for (const Tensor& tied : parameter.tied) gradients.push_back(GradOrNone(tied));
+    SetGrad(parameter.tensor, SumOfUses(std::move(gradients), parameter.adds_in_tree));
     for (const Tensor& tied : parameter.tied) {
-      const Tensor more = GradOrNone(tied);
-      if (!more.defined()) continue;
-      const Tensor sum = Grad(parameter.tensor);
-      if (sum.defined()) {
-        AddInto(sum, more);
-      } else {
-        SetGrad(parameter.tensor, more);
-      }
-      SetGrad(tied, Tensor());
+      if (IsLeaf(tied)) SetGrad(tied, Tensor());
     }
   }
 }

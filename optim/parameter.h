@@ -27,6 +27,9 @@ struct Parameter {
   std::string name;
   Tensor tensor;
   std::vector<Tensor> tied = {};
+  // Gradients of `tensor` and of the tied leaves are added up in a balanced tree, otherwise one
+  // after the other.
+  bool adds_in_tree = false;
   // Which part of the global parameter `tensor` is; by default all of it. A piece of a flattened
   // parameter (ZeRO) has none: what holds the pieces knows where they lie.
   Placement placement = {};
@@ -49,9 +52,12 @@ struct ParameterGroup {
 };
 
 // Adds up the gradients of tied leaves: grad(tensor) = grad(tensor) + grad(tied[0]) + ... in that
-// order, in the gradient's dtype, and leaves the tied ones without gradient. A second call does
-// nothing, so that clipping and stepping may both call it.
+// order (or Parameter::adds_in_tree's), in the gradient's dtype, and leaves the tied ones without
+// gradient. A second call does nothing, so that clipping and stepping may both call it.
 void JoinTiedGradients(const std::vector<Parameter>& parameters);
+// Adds up `gradients`, of which some may be undefined, as JoinTiedGradients does; the result is in
+// the memory of the first that is defined.
+Tensor SumOfUses(std::vector<Tensor> gradients, bool in_tree);
 
 // What becomes of the memory of gradients that are cleared.
 enum class ZeroGradMode {

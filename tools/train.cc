@@ -39,11 +39,12 @@ StatusOr<train::ResolvedRun> Configure(const CLI::App& command, const RunFlags& 
   return run;
 }
 
-// "; 8 ranks over MPI: dp 2, pp 1, tp 4", nothing for one.
+// "; 8 ranks over MPI: dp 2, pp 1, tp 4", nothing for one; "dp 4 (ep 2)" with expert parallelism.
 std::string Ranks(const dist::World& world, const dist::Mesh& mesh) {
   if (world.size == 1) return "";
   return Concat("; ", world.size, " ranks over ", world.transport, ": dp ", mesh.dp()->size(),
-                ", pp ", mesh.pp()->size(), ", tp ", mesh.tp()->size());
+                mesh.ep()->size() > 1 ? Concat(" (ep ", mesh.ep()->size(), ")") : "", ", pp ",
+                mesh.pp()->size(), ", tp ", mesh.tp()->size());
 }
 
 // "3,200 training samples".

@@ -101,7 +101,11 @@ Trainer::Trainer(const RunConfig& config, models::Model& model, const TaskData& 
           {.folder = config.out, .keep = config.num_checkpoints, .async = config.async_save}, mesh),
       started_(Clock::now()) {
   const Status fits = config.ValidateFor(mesh.world()->size());
-  TESSERA_CHECK(fits.ok() && config.tp == mesh.tp()->size(), "trainer", Message(fits));
+  TESSERA_CHECK(fits.ok(), "trainer", Message(fits));
+  TESSERA_CHECK(config.tp == mesh.tp()->size() && config.pp == mesh.pp()->size() &&
+                    config.ep == mesh.ep()->size(),
+                "trainer", "the mesh is not the configuration's: tp ", mesh.tp()->size(), ", pp ",
+                mesh.pp()->size(), ", ep ", mesh.ep()->size());
 }
 
 StatusOr<data::Batch> Trainer::TrainBatch(int64_t number) const {

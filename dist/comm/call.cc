@@ -21,7 +21,8 @@ std::string DescribeContract(const Call& call) {
   std::ostringstream out;
   out << call.operation;
   if (!call.detail.empty()) out << "(" << call.detail << ")";
-  if (call.count >= 0) out << " of " << call.dtype << " x " << call.count;
+  if (call.count >= 0) out << " of " << call.dtype;
+  if (call.count >= 0 && call.has_common_count()) out << " x " << call.count;
   if (!call.is_collective()) {
     out << (call.operation == "send" ? " to" : " from") << " its rank " << call.peer << ", tag "
         << call.tag;

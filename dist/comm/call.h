@@ -22,9 +22,12 @@ struct Call {
   std::string module;  // CurrentModulePath() where it was made
   int64_t number = 0;  // of this group's collectives, from 1; 0 for messages
   bool is_collective() const { return tag < 0; }
+  // Whether all ranks have operands of `count` elements; in an AllToAll each has its own number.
+  bool has_common_count() const { return operation != "all_to_all"; }
 };
 
-// "all_reduce(sum) of float32 x 1024".
+// What the ranks of a call must agree on: "all_reduce(sum) of float32 x 1024", "all_to_all of
+// float32".
 std::string DescribeContract(const Call& call);
 // "all_reduce(sum) of float32 x 1024 in group tp (call 17, module transformer.h.0.attn)".
 std::string DescribeCall(const Call& call, std::string_view group);

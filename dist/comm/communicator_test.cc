@@ -131,6 +131,75 @@ TEST_P(CommunicatorTest, AllGatherBroadcastAllToAll) {
   });
 }
 
+// Counts of an AllToAll: what rank r sends to rank s is counts(r, s).
+using Counts = std::function<int64_t(int from, int to)>;
+
+// Sends elements that tell where they come from, and compares what arrives with it.
+void ExpectExchange(Communicator& world, const Counts& counts, DType dtype) {
+  SCOPED_TRACE(Concat("rank ", world.rank(), ", ", dtype));
+  // Element i of what `from` sends to `to`; exact in every dtype.
+  const auto value = [&](int from, int to, int64_t i) {
+    const auto v = static_cast<double>((from * 37 + to * 11 + i * 5) % 127);
+    return dtype == DType::kBool ? static_cast<double>(v > 60) : v;
+  };
+  std::vector<int64_t> send, receive;
+  std::vector<double> mine, expected;
+  for (int r = 0; r < world.size(); ++r) {
+    send.push_back(counts(world.rank(), r));
+    receive.push_back(counts(r, world.rank()));
+    for (int64_t i = 0; i < send.back(); ++i) mine.push_back(value(world.rank(), r, i));
+    for (int64_t i = 0; i < receive.back(); ++i) expected.push_back(value(r, world.rank(), i));
+  }
+  const auto n = std::ssize(expected);
+  // Elements beside the result stay as they are.
+  const Tensor buffer = Full({n + 2}, 1, dtype);
+  const Tensor in = CastCopy(Tensor::FromVector<double>(mine, {std::ssize(mine)}), dtype);
+  world.AllToAll(buffer.AsStrided({n}, {1}, 1), receive, in, send)->Wait();
+  expected.insert(expected.begin(), 1);
+  expected.push_back(1);
+  EXPECT_EQ(buffer.ToVector<double>(), expected);
+  EXPECT_EQ(in.ToVector<double>(), mine);
+}
+
+TEST_P(CommunicatorTest, AllToAllOfUnequalCounts) {
+  OnRanks([](Communicator& world) {
+    const int size = world.size();
+    // Every pair has another count, in both directions; those of every third pair are 0.
+    const Counts some = [&](int from, int to) -> int64_t {
+      return (from + 2 * to) % 3 == 0 ? 0 : from * size + to + 1;
+    };
+    for (const DType dtype : {DType::kFloat32, DType::kBFloat16, DType::kFloat16, DType::kFloat64,
+                              DType::kInt64, DType::kInt32, DType::kUInt8, DType::kBool}) {
+      ExpectExchange(world, some, dtype);
+    }
+    // Longer than what goes in one piece or in one packet, beside what does not.
+    ExpectExchange(
+        world, [](int from, int to) { return int64_t{40001} * from + 99 + to; }, DType::kFloat32);
+    // A rank that sends nothing receives, and the other way round.
+    ExpectExchange(
+        world, [](int from, int) { return from == 0 ? 0 : 5; }, DType::kFloat32);
+    ExpectExchange(
+        world, [](int, int to) { return to == 0 ? 0 : 5; }, DType::kFloat32);
+    ExpectExchange(
+        world, [](int from, int to) { return from == to ? 3 : 0; }, DType::kBFloat16);
+  });
+}
+
+TEST_P(CommunicatorTest, ARankWithoutElementsTakesPartInAllToAll) {
+  OnRanks([](Communicator& world) {
+    const int idle = world.size() - 1;
+    const Counts counts = [&](int from, int to) -> int64_t {
+      return from == idle || to == idle ? 0 : 3 * from + to + 1;
+    };
+    ExpectExchange(world, counts, DType::kInt64);
+    // Later calls still match, and so do those of ranks that all have nothing.
+    ExpectExchange(
+        world, [](int, int) { return 0; }, DType::kFloat32);
+    ExpectExchange(
+        world, [](int from, int to) { return 2 * from + to; }, DType::kFloat32);
+  });
+}
+
 TEST_P(CommunicatorTest, ViewsInsideALargerTensor) {
   OnRanks([](Communicator& world) {
     const Tensor buffer = Full({10}, -1);
@@ -286,6 +355,16 @@ TEST_P(CommunicatorTest, MisuseThrowsOnTheRankItself) {
     EXPECT_THROW(world.ReduceScatter(Zeros({3}), Zeros({3 * world.size() + 1}), ReduceOp::kSum),
                  Error);
     EXPECT_THROW(world.Broadcast(Zeros({1}), world.size()), Error);
+    if (world.size() > 1) {
+      EXPECT_THROW(world.AllToAll(Zeros({world.size() + 1}), Zeros({world.size() + 1})), Error);
+    }
+    const auto n = static_cast<size_t>(world.size());
+    const Tensor t = Zeros({2 * world.size()});
+    const std::vector<int64_t> twos(n, 2), threes(n, 3);
+    EXPECT_THROW(world.AllToAll(t, twos, t, threes), Error);
+    EXPECT_THROW(world.AllToAll(t, threes, t, twos), Error);
+    EXPECT_THROW(world.AllToAll(t, twos, t, std::vector<int64_t>(n + 1, 2)), Error);
+    EXPECT_THROW(world.AllToAll(t, twos, CastCopy(t, DType::kInt32), twos), Error);
     EXPECT_THROW(world.Send(Zeros({1}), world.rank(), 0), Error);
     EXPECT_THROW(world.Receive(Zeros({1}), world.size(), 0), Error);
   });

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "dist/comm/counting_communicator.h"
 
+#include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "base/error.h"
@@ -74,9 +76,17 @@ class CountedGroup final : public Communicator {
         Count(CommKind::kBroadcast, t, sends ? t.nbytes() : 0, receives ? t.nbytes() : 0, root);
     return group_->Broadcast(t, root);
   }
-  CommHandlePtr AllToAll(const Tensor& out, const Tensor& in) override {
-    const Waiting waiting = CountShares(CommKind::kAllToAll, in);
-    return group_->AllToAll(out, in);
+  using Communicator::AllToAll;
+  CommHandlePtr AllToAll(const Tensor& out, const std::vector<int64_t>& receive_counts,
+                         const Tensor& in, const std::vector<int64_t>& send_counts) override {
+    CheckCounts(*this, out, receive_counts, in, send_counts);
+    const auto others = [this](const Tensor& t, const std::vector<int64_t>& counts) {
+      const int64_t elements = t.numel() - counts[static_cast<size_t>(rank())];
+      return elements * static_cast<int64_t>(DTypeSize(t.dtype()));
+    };
+    const Waiting waiting =
+        Count(CommKind::kAllToAll, in, others(in, send_counts), others(out, receive_counts));
+    return group_->AllToAll(out, receive_counts, in, send_counts);
   }
   CommHandlePtr Send(const Tensor& t, int destination, int tag) override {
     const Waiting waiting = Count(CommKind::kSend, t, t.nbytes(), 0, destination);
@@ -118,7 +128,7 @@ class CountedGroup final : public Communicator {
     return Count(
         {.kind = kind, .peer = peer, .payload = t.nbytes(), .sent = sent, .received = received});
   }
-  // All but this rank's own of equal shares goes, and comes.
+  // This rank sends and receives every one of equal shares except its own.
   Waiting CountShares(CommKind kind, const Tensor& shares) const {
     const int64_t each = shares.nbytes() / size() * (size() - 1);
     return Count(kind, shares, each, each);
@@ -163,18 +173,32 @@ class LoneRank final : public Communicator {
   }
   CommHandlePtr AllGather(const Tensor& out, const Tensor& in) override {
     CheckShares("all_gather", out, in);
-    for (int r = 0; r < size_ && !in.device().is_meta(); ++r) Copy(out, r, in, 0, in.numel());
+    const int64_t n = in.numel();
+    for (int r = 0; r < size_ && !in.device().is_meta(); ++r) Copy(out, r * n, in, 0, n);
     return CompletedHandle();
   }
   CommHandlePtr Broadcast(const Tensor&, int root) override {
     TESSERA_CHECK(0 <= root && root < size_, "broadcast", "root ", root, " in group ", name_);
     return CompletedHandle();
   }
-  CommHandlePtr AllToAll(const Tensor& out, const Tensor& in) override {
-    TESSERA_CHECK(out.numel() == in.numel() && in.numel() % size_ == 0, "all_to_all", in, " and ",
-                  out, " do not hold ", size_, " equal chunks");
-    for (int r = 0; r < size_ && !in.device().is_meta(); ++r) {
-      Copy(out, r, in, rank_, in.numel() / size_);
+  using Communicator::AllToAll;
+  // Every rank would send this rank's own chunk. Where another number of elements is waited for,
+  // the chunk is cut off, or repeated; zeros stand for an empty one.
+  CommHandlePtr AllToAll(const Tensor& out, const std::vector<int64_t>& receive_counts,
+                         const Tensor& in, const std::vector<int64_t>& send_counts) override {
+    CheckCounts(*this, out, receive_counts, in, send_counts);
+    if (in.device().is_meta()) return CompletedHandle();
+    const int64_t chunk = send_counts[static_cast<size_t>(rank_)];
+    const int64_t from =
+        std::accumulate(send_counts.begin(), send_counts.begin() + rank_, int64_t{0});
+    if (chunk == 0) Fill(out, 0);
+    int64_t begin = 0;
+    for (const int64_t count : receive_counts) {
+      for (int64_t done = 0; done < count && chunk > 0; done += chunk) {
+        const int64_t n = std::min(chunk, count - done);
+        Copy(out, begin + done, in, from, n);
+      }
+      begin += count;
     }
     return CompletedHandle();
   }
@@ -203,10 +227,10 @@ class LoneRank final : public Communicator {
     TESSERA_CHECK(0 <= peer && peer < size_ && peer != rank_, operation, "rank ", peer,
                   " is not another rank of group ", name_);
   }
-  // Chunk `to` of out = chunk `from` of in, of n elements each.
-  static void Copy(const Tensor& out, int to, const Tensor& in, int from, int64_t n) {
-    const Tensor place = Flat(out, to * n, n);
-    const Tensor chunk = Flat(in, from * n, n);
+  // n elements of out, from `to` on, = those of in, from `from` on.
+  static void Copy(const Tensor& out, int64_t to, const Tensor& in, int64_t from, int64_t n) {
+    const Tensor place = Flat(out, to, n);
+    const Tensor chunk = Flat(in, from, n);
     if (n > 0 && place.raw_data() != chunk.raw_data()) CopyInto(place, chunk);
   }
   // out = op over `size` times in. Takes no memory, which would be counted as some rank's.

@@ -13,7 +13,8 @@
 //   all-reduce       t          2 (n - 1) B / n, rounded down
 //   reduce-scatter   in         (n - 1) B / n
 //   all-gather       out        (n - 1) B / n
-//   all-to-all       in         (n - 1) B / n
+//   all-to-all       in         sends `in` and receives `out`, each without the rank's own chunk:
+//                               (n - 1) B / n of equal chunks
 //   broadcast        t          B from the left neighbour to the right one: the root receives
 //                               nothing, and the root's left neighbour sends nothing
 //   send, receive    t          B one way
@@ -95,6 +96,8 @@ std::shared_ptr<Communicator> CountingCommunicator(std::shared_ptr<Communicator>
 // That is the truth where ranks differ in their rows or their share of each layer. The stages of a
 // pipeline differ in more: sending goes nowhere, and to receive elements throws Error, as to split
 // does, which would need the others' colors (dist/mesh/mesh.h makes the mesh of a lone rank).
+// An all-to-all repeats or cuts off this rank's own chunk where it waits for another number of
+// elements.
 std::shared_ptr<Communicator> LoneRankCommunicator(int rank, int size, const std::string& name);
 
 }  // namespace tessera::dist

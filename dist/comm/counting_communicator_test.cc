@@ -97,6 +97,29 @@ TEST(CountingCommunicatorTest, BytesAreThoseOfARing) {
   }
 }
 
+TEST(CountingCommunicatorTest, BytesOfUnequalChunks) {
+  for (const Device& device : {Device::Cpu(), Device::Meta()}) {
+    const auto record = std::make_shared<CommRecord>();
+    const auto group = CountingCommunicator(LoneRankCommunicator(1, 3, "ep"), record);
+    const auto of = [&](int64_t n) { return Zeros({n}, DType::kBFloat16, device); };
+    group->AllToAll(of(9), {2, 4, 3}, of(11), {0, 4, 7})->Wait();
+    group->AllToAll(of(5), {5, 0, 0}, of(0), {0, 0, 0})->Wait();  // receives only
+    group->AllToAll(of(0), {0, 0, 0}, of(6), {1, 2, 3})->Wait();  // sends only
+    const auto call = [](int64_t payload, int64_t sent, int64_t received) {
+      return CommCall{.kind = CommKind::kAllToAll,
+                      .group = "ep",
+                      .ranks = 3,
+                      .payload = payload,
+                      .sent = sent,
+                      .received = received};
+    };
+    EXPECT_EQ(record->calls(),
+              (std::vector<CommCall>{call(22, 14, 10), call(0, 0, 10), call(12, 8, 0)}));
+    EXPECT_THROW(group->AllToAll(of(9), {2, 4, 3}, of(11), {4, 4, 4}), Error);
+    EXPECT_EQ(record->calls().size(), 3u);
+  }
+}
+
 TEST(CountingCommunicatorTest, TotalsAndMessages) {
   const auto record = std::make_shared<CommRecord>();
   const auto group = CountingCommunicator(LoneRankCommunicator(1, 3, "pp"), record);
@@ -160,6 +183,15 @@ TEST(LoneRankTest, DoesAsIfAllRanksBroughtTheSame) {
     const Tensor chunks = Empty({2 * n}, DType::kInt64);
     group.AllToAll(chunks, numbers(2 * n))->Wait();
     keep(chunks);
+    // Every rank sends r + 1 elements to rank r.
+    std::vector<int64_t> counts;
+    for (int r = 0; r < n; ++r) counts.push_back(r + 1);
+    const int64_t each = group.rank() + 1;
+    const Tensor some = Empty({each * n}, DType::kInt64);
+    group
+        .AllToAll(some, std::vector<int64_t>(counts.size(), each), numbers(n * (n + 1) / 2), counts)
+        ->Wait();
+    keep(some);
     const Tensor told = numbers(3);
     group.Broadcast(told, n - 1)->Wait();
     keep(told);
@@ -171,6 +203,17 @@ TEST(LoneRankTest, DoesAsIfAllRanksBroughtTheSame) {
       EXPECT_EQ(run(*LoneRankCommunicator(world->rank(), ranks, "world")), run(*world));
     });
   }
+}
+
+// Counts that other ranks alone could bring: the own chunk serves in place of theirs.
+TEST(LoneRankTest, RepeatsOrCutsItsOwnChunkForOtherCounts) {
+  const auto group = LoneRankCommunicator(1, 3, "ep");
+  const Tensor in = Tensor::FromVector<float>({9, 1, 2, 9}, {4});
+  const Tensor out = Empty({8});
+  group->AllToAll(out, {1, 2, 5}, in, {1, 2, 1})->Wait();
+  EXPECT_EQ(out.ToVector<int>(), (std::vector<int>{1, 1, 2, 1, 2, 1, 2, 1}));
+  group->AllToAll(out, {3, 0, 5}, in, {2, 0, 2})->Wait();
+  EXPECT_EQ(out.ToVector<int>(), std::vector<int>(8, 0));
 }
 
 std::string ErrorOf(const std::function<void()>& body) {

@@ -11,8 +11,10 @@
 #include <exception>
 #include <functional>
 #include <memory>
+#include <numeric>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "base/error.h"
 #include "dist/comm/world.h"
@@ -58,6 +60,19 @@ void Misbehave(const std::string& mode, const World& world, bool is_guilty) {
     AllReduce(*a, is_guilty ? 7 : 8, "h.1.attn");
   } else if (mode == "operation") {
     AllReduce(all, 8, "h.1.attn", DType::kFloat32, is_guilty ? ReduceOp::kMax : ReduceOp::kSum);
+  } else if (mode == "chunks") {
+    // Rank r sends r + s elements to rank s; the guilty rank sends its next rank one more.
+    std::vector<int64_t> send, receive;
+    for (int r = 0; r < a->size(); ++r) {
+      send.push_back(world.rank + r);
+      receive.push_back(r + world.rank);
+    }
+    if (is_guilty) ++send[static_cast<size_t>((world.rank + 1) % a->size())];
+    const auto total = [](const std::vector<int64_t>& counts) {
+      return std::accumulate(counts.begin(), counts.end(), int64_t{0});
+    };
+    Probe("h.1.mlp").Forward(
+        [&] { a->AllToAll(Zeros({total(receive)}), receive, Zeros({total(send)}), send)->Wait(); });
   } else if (mode == "root") {
     all.Broadcast(Zeros({8}), is_guilty ? 1 : 0)->Wait();
   } else if (mode == "reorder") {

@@ -119,6 +119,16 @@ TEST_P(FaultTest, AMessageOfAnotherLength) {
                 {"rank 0 sent 12 bytes, but rank 1 is in receive of float32 x 4", "16 bytes"});
 }
 
+TEST_P(FaultTest, AChunkOfAnotherLength) {
+  ExpectFailure(RunRanks(3, "chunks 1"), 2,
+                OverMpi()
+                    ? std::vector<std::string>{"in group a: rank 1 sends 4 elements to rank "
+                                               "2, which waits for 3 in all_to_all of float32"}
+                    : std::vector<std::string>{"in group a: rank 1 sent 16 bytes, but rank 2 "
+                                               "is in all_to_all of float32",
+                                               "12 bytes"});
+}
+
 TEST_P(FaultTest, RightCallsPass) {
   const Outcome outcome = RunRanks(3, "none 1");
   EXPECT_EQ(outcome.code, 0) << outcome.text;

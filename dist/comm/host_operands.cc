@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "dist/comm/host_operands.h"
 
+#include <numeric>
+
 namespace tessera::dist {
 
 void CheckOperands(std::string_view operation, const Tensor& a, const Tensor& b) {
@@ -33,12 +35,6 @@ void CheckRoot(std::string_view operation, const Communicator& group, int root) 
                 group.name());
 }
 
-void CheckChunks(std::string_view operation, const Communicator& group, const Tensor& out,
-                 const Tensor& in) {
-  TESSERA_CHECK(out.numel() == in.numel() && in.numel() % group.size() == 0, operation, in, " and ",
-                out, " do not hold ", group.size(), " equal chunks");
-}
-
 DType ReductionDType(DType dtype) { return IsHalf(dtype) ? DType::kFloat32 : dtype; }
 
 Tensor Staged(const Tensor& t, DType dtype) {
@@ -47,6 +43,12 @@ Tensor Staged(const Tensor& t, DType dtype) {
 }
 
 Tensor Flat(const Tensor& t) { return t.AsStrided({t.numel()}, {1}, t.offset()); }
+
+std::vector<int64_t> ChunkBegins(const std::vector<int64_t>& counts) {
+  std::vector<int64_t> begins(counts.size());
+  std::exclusive_scan(counts.begin(), counts.end(), begins.begin(), int64_t{0});
+  return begins;
+}
 
 char* Bytes(const Tensor& t) { return static_cast<char*>(t.raw_data()); }
 

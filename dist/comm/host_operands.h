@@ -4,7 +4,9 @@
 #ifndef TESSERA_DIST_COMM_HOST_OPERANDS_H_
 #define TESSERA_DIST_COMM_HOST_OPERANDS_H_
 
+#include <cstdint>
 #include <string_view>
+#include <vector>
 
 #include "core/communicator.h"
 
@@ -18,15 +20,15 @@ void CheckReducible(std::string_view operation, DType dtype, ReduceOp op);
 void CheckParts(std::string_view operation, const Communicator& group, const Tensor& whole,
                 const Tensor& part);
 void CheckRoot(std::string_view operation, const Communicator& group, int root);
-// Both have size() equal chunks.
-void CheckChunks(std::string_view operation, const Communicator& group, const Tensor& out,
-                 const Tensor& in);
 
 // What reductions of `dtype` compute in: float32 for bfloat16 and float16.
 DType ReductionDType(DType dtype);
 // `t` on the host in `dtype`: itself where it is that already.
 Tensor Staged(const Tensor& t, DType dtype);
 Tensor Flat(const Tensor& t);
+// Where each of `counts.size()` chunks begins that lie one behind the other: the sum of the counts
+// before it.
+std::vector<int64_t> ChunkBegins(const std::vector<int64_t>& counts);
 char* Bytes(const Tensor& t);
 
 }  // namespace tessera::dist

@@ -8,6 +8,7 @@
 
 #include "dist/comm/host_operands.h"
 #include "dist/comm/mpi_exchange.h"
+#include "dist/comm/rank_state.h"
 #include "nn/module.h"
 
 namespace tessera::dist {
@@ -87,7 +88,9 @@ class MpiCommunicator final : public Communicator {
   CommHandlePtr ReduceScatter(const Tensor& out, const Tensor& in, ReduceOp op) override;
   CommHandlePtr AllGather(const Tensor& out, const Tensor& in) override;
   CommHandlePtr Broadcast(const Tensor& t, int root) override;
-  CommHandlePtr AllToAll(const Tensor& out, const Tensor& in) override;
+  using Communicator::AllToAll;
+  CommHandlePtr AllToAll(const Tensor& out, const std::vector<int64_t>& receive_counts,
+                         const Tensor& in, const std::vector<int64_t>& send_counts) override;
   CommHandlePtr Send(const Tensor& t, int destination, int tag) override;
   CommHandlePtr Receive(const Tensor& t, int source, int tag) override;
   void Barrier() override;
@@ -99,6 +102,10 @@ class MpiCommunicator final : public Communicator {
   // Counts the collective, and compares it with the other ranks' calls if asked to.
   Call Begin(std::string_view operation, const Tensor& t, std::string_view detail = {},
              int root = -1);
+  // Ends the job where another rank sends other numbers of elements than this one waits for, if
+  // asked to compare calls.
+  void CompareCounts(const Call& call, const std::vector<int64_t>& receive_counts,
+                     const std::vector<int64_t>& send_counts);
   template <typename StartCalls>
   CommHandlePtr Issue(Call call, std::vector<Tensor> operands, const Tensor& result,
                       const Tensor& staged, StartCalls start) {
@@ -229,8 +236,11 @@ CommHandlePtr MpiCommunicator::AllGather(const Tensor& out, const Tensor& in) {
   return Issue(std::move(call), {out, whole, part}, out, whole, [&](Requests& requests) {
     const int64_t n = in.numel();
     if (size() <= kMostRanks || n > runtime_->options().largest_count) {
-      StartChunkExchange(Direct(number), Bytes(whole), Bytes(part), 0, n, Element(in.dtype()),
-                         requests);
+      const std::vector<int64_t> counts(static_cast<size_t>(size()), n);
+      // Every rank gets the same elements.
+      const Chunks same{counts, std::vector<int64_t>(counts.size(), 0)};
+      StartChunkExchange(Direct(number), Bytes(whole), {counts, ChunkBegins(counts)}, Bytes(part),
+                         same, Element(in.dtype()), requests);
       return;
     }
     const MPI_Datatype type = TypeOf(in.dtype());
@@ -266,12 +276,36 @@ CommHandlePtr MpiCommunicator::Broadcast(const Tensor& t, int root) {
       });
 }
 
-CommHandlePtr MpiCommunicator::AllToAll(const Tensor& out, const Tensor& in) {
+void MpiCommunicator::CompareCounts(const Call& call, const std::vector<int64_t>& receive_counts,
+                                    const std::vector<int64_t>& send_counts) {
+  if (!runtime_->options().check_collectives || size() == 1) return;
+  std::vector<int64_t> sent(receive_counts.size());
+  const auto exchange = runtime_->Issue(call, group_, {}, [&](Requests& requests) {
+    requests.emplace_back();
+    Mpi().Ialltoall(send_counts.data(), 1, Mpi().int64_type, sent.data(), 1, Mpi().int64_type,
+                    group_->side, &requests.back());
+  });
+  runtime_->Wait(*exchange);
+  for (size_t r = 0; r < sent.size(); ++r) {
+    if (sent[r] == receive_counts[r]) continue;
+    runtime_->FailJob(
+        Concat("counts differ in group ", name(), ": ", RankList({group_->world[r]}), " sends ",
+               sent[r], " elements to ", RankList({group_->world[static_cast<size_t>(rank())]}),
+               ", which waits for ", receive_counts[r], " in ", DescribeCall(call, name())));
+  }
+}
+
+// The ranks' messages go directly between them, however many there are: no rank knows the others'
+// counts, so that the ranks could not agree on another way.
+CommHandlePtr MpiCommunicator::AllToAll(const Tensor& out,
+                                        const std::vector<int64_t>& receive_counts,
+                                        const Tensor& in, const std::vector<int64_t>& send_counts) {
   CheckOperands("all_to_all", out, in);
-  CheckChunks("all_to_all", *this, out, in);
+  CheckCounts(*this, out, receive_counts, in, send_counts);
   if (in.device().is_meta()) return CompletedHandle();
   Call call = Begin("all_to_all", in);
-  if (IsAlone(in)) {
+  CompareCounts(call, receive_counts, send_counts);
+  if (size() == 1) {
     CopyInto(Flat(out), Flat(in));
     return CompletedHandle();
   }
@@ -279,16 +313,9 @@ CommHandlePtr MpiCommunicator::AllToAll(const Tensor& out, const Tensor& in) {
   const Tensor target = out.device().is_cpu() ? out : Empty(out.shape(), out.dtype());
   const int64_t number = call.number;
   return Issue(std::move(call), {out, source, target}, out, target, [&](Requests& requests) {
-    const int64_t n = in.numel() / size();
-    if (size() <= kMostRanks || n > runtime_->options().largest_count) {
-      StartChunkExchange(Direct(number), Bytes(target), Bytes(source), in.nbytes() / size(), n,
-                         Element(in.dtype()), requests);
-      return;
-    }
-    const MPI_Datatype type = TypeOf(in.dtype());
-    requests.emplace_back();
-    Mpi().Ialltoall(Bytes(source), static_cast<int>(n), type, Bytes(target), static_cast<int>(n),
-                    type, group_->comm, &requests.back());
+    StartChunkExchange(Direct(number), Bytes(target), {receive_counts, ChunkBegins(receive_counts)},
+                       Bytes(source), {send_counts, ChunkBegins(send_counts)}, Element(in.dtype()),
+                       requests);
   });
 }
 

@@ -179,19 +179,26 @@ NextMessages ReduceChunks(const ExchangeGroup& group, char* out, const char* in,
   return [reduction](std::vector<MPI_Request>& requests) { return reduction->Next(requests); };
 }
 
-void StartChunkExchange(const ExchangeGroup& group, char* out, const char* in, int64_t in_stride,
-                        int64_t count, const ElementType& element,
+void StartChunkExchange(const ExchangeGroup& group, char* out, const Chunks& out_chunks,
+                        const char* in, const Chunks& in_chunks, const ElementType& element,
                         std::vector<MPI_Request>& requests) {
-  const int64_t bytes = count * element.bytes;
+  const auto place = [&](const Chunks& chunks, size_t r) {
+    return chunks.begins[r] * element.bytes;
+  };
   for (int i = 1; i < group.size; ++i) {
     const int from = (group.rank + group.size - i) % group.size;
     const int to = (group.rank + i) % group.size;
-    Receive(group, out + from * bytes, count, element, from, group.tag, requests);
-    Send(group, in + to * in_stride, count, element, to, group.tag, requests);
+    const auto source = static_cast<size_t>(from), target = static_cast<size_t>(to);
+    Receive(group, out + place(out_chunks, source), out_chunks.counts[source], element, from,
+            group.tag, requests);
+    Send(group, in + place(in_chunks, target), in_chunks.counts[target], element, to, group.tag,
+         requests);
   }
-  char* own = out + group.rank * bytes;
-  const char* source = in + group.rank * in_stride;
-  if (own != source) std::memcpy(own, source, static_cast<size_t>(bytes));
+  const auto own = static_cast<size_t>(group.rank);
+  char* const to = out + place(out_chunks, own);
+  const char* const from = in + place(in_chunks, own);
+  const int64_t bytes = in_chunks.counts[own] * element.bytes;
+  if (bytes > 0 && to != from) std::memcpy(to, from, static_cast<size_t>(bytes));
 }
 
 void StartBroadcast(const ExchangeGroup& group, char* data, int root, int64_t count,

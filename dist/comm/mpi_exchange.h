@@ -47,10 +47,15 @@ NextMessages ReduceEverywhere(const ExchangeGroup& group, char* data, int64_t co
 // out = op over ranks of in's chunk rank(), `count` elements; in has size() of them.
 NextMessages ReduceChunks(const ExchangeGroup& group, char* out, const char* in, int64_t count,
                           const ElementType& element, MPI_Op op);
-// out's chunk r = rank r's chunk rank() of in; or all of its in, when `in_stride` (bytes between
-// chunks) is 0. Chunks have `count` elements. Own chunks are copied at once.
-void StartChunkExchange(const ExchangeGroup& group, char* out, const char* in, int64_t in_stride,
-                        int64_t count, const ElementType& element,
+// One chunk for each rank: element begins[r] of an operand is the first of counts[r] elements.
+struct Chunks {
+  std::vector<int64_t> counts;
+  std::vector<int64_t> begins;
+};
+// out's chunk r = rank r's chunk rank() of in. A chunk without elements takes no message; the own
+// chunk, whose two counts must be equal, is copied at once.
+void StartChunkExchange(const ExchangeGroup& group, char* out, const Chunks& out_chunks,
+                        const char* in, const Chunks& in_chunks, const ElementType& element,
                         std::vector<MPI_Request>& requests);
 // The root's data to all others.
 void StartBroadcast(const ExchangeGroup& group, char* data, int root, int64_t count,

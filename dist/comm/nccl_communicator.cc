@@ -14,6 +14,7 @@
 #include "core/cuda/runtime.h"
 #include "core/cuda/stream.h"
 #include "dist/comm/call.h"
+#include "dist/comm/host_operands.h"
 #include "dist/comm/nccl_watch.h"
 #include "dist/comm/world.h"
 #include "nn/module.h"
@@ -243,23 +244,33 @@ class NcclCommunicator final : public Communicator {
     });
   }
 
-  CommHandlePtr AllToAll(const Tensor& out, const Tensor& in) override {
-    TESSERA_CHECK(out.numel() == in.numel() && in.numel() % size() == 0, "all_to_all", in, " and ",
-                  out, " do not hold ", size(), " equal chunks");
-    if (!Moves("all_to_all", in, out)) return CompletedHandle();
-    const auto chunk = Count(in) / static_cast<size_t>(size());
-    const int64_t bytes = in.nbytes() / size();
-    return Issue(Describe("all_to_all", in), group_->collectives(), {out, in}, out, out,
-                 [&](Channel& c) {
-                   ncclGroupStart();
-                   for (int r = 0; r < size(); ++r) {
-                     ncclSend(static_cast<const char*>(in.raw_data()) + r * bytes, chunk,
-                              TypeOf(in.dtype()), r, c.comm, c.stream);
-                     ncclRecv(static_cast<char*>(out.raw_data()) + r * bytes, chunk,
-                              TypeOf(in.dtype()), r, c.comm, c.stream);
-                   }
-                   return ncclGroupEnd();
-                 });
+  using Communicator::AllToAll;
+  CommHandlePtr AllToAll(const Tensor& out, const std::vector<int64_t>& receive_counts,
+                         const Tensor& in, const std::vector<int64_t>& send_counts) override {
+    CheckCounts(*this, out, receive_counts, in, send_counts);
+    // Also where this rank sends nothing: it may still receive.
+    if (!IsHere("all_to_all", in, out)) return CompletedHandle();
+    return Issue(
+        Describe("all_to_all", in), group_->collectives(), {out, in}, out, out, [&](Channel& c) {
+          const auto bytes = static_cast<int64_t>(DTypeSize(in.dtype()));
+          const auto* source = static_cast<const char*>(in.raw_data());
+          auto* target = static_cast<char*>(out.raw_data());
+          ncclGroupStart();
+          for (int r = 0; r < size(); ++r) {
+            const int64_t sent = send_counts[static_cast<size_t>(r)];
+            const int64_t received = receive_counts[static_cast<size_t>(r)];
+            if (sent > 0) {
+              ncclSend(source, static_cast<size_t>(sent), TypeOf(in.dtype()), r, c.comm, c.stream);
+            }
+            if (received > 0) {
+              ncclRecv(target, static_cast<size_t>(received), TypeOf(in.dtype()), r, c.comm,
+                       c.stream);
+            }
+            source += sent * bytes;
+            target += received * bytes;
+          }
+          return ncclGroupEnd();
+        });
   }
 
   CommHandlePtr Send(const Tensor& t, int destination, int tag) override {
@@ -313,8 +324,8 @@ class NcclCommunicator final : public Communicator {
  private:
   static size_t Count(const Tensor& t) { return static_cast<size_t>(t.numel()); }
 
-  // Whether there is anything to do for operands that are as they should be.
-  bool Moves(std::string_view operation, const Tensor& in, const Tensor& out) const {
+  // Whether the operands, which are as they should be, are on this rank's GPU; false for meta.
+  bool IsHere(std::string_view operation, const Tensor& in, const Tensor& out) const {
     TESSERA_CHECK(in.is_contiguous() && out.is_contiguous(), operation,
                   "tensors must be contiguous");
     TESSERA_CHECK(in.dtype() == out.dtype(), operation, in, " and ", out, " differ in dtype");
@@ -322,7 +333,11 @@ class NcclCommunicator final : public Communicator {
     const Device own = Device::Cuda(group_->options().device);
     TESSERA_CHECK(in.device() == own && out.device() == own, operation, in, " and ", out,
                   " must be on ", own);
-    return in.numel() > 0;
+    return true;
+  }
+  // Whether there is anything to do as well.
+  bool Moves(std::string_view operation, const Tensor& in, const Tensor& out) const {
+    return IsHere(operation, in, out) && in.numel() > 0;
   }
   static void CheckReducible(std::string_view operation, const Tensor& t, ReduceOp op) {
     TESSERA_CHECK(t.dtype() != DType::kBool || op != ReduceOp::kSum, operation, "bool has no sum");

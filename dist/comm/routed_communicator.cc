@@ -3,6 +3,7 @@
 
 #include <string>
 #include <utility>
+#include <vector>
 
 namespace tessera::dist {
 namespace {
@@ -29,8 +30,10 @@ class Routed final : public Communicator {
     return By(in).AllGather(out, in);
   }
   CommHandlePtr Broadcast(const Tensor& t, int root) override { return By(t).Broadcast(t, root); }
-  CommHandlePtr AllToAll(const Tensor& out, const Tensor& in) override {
-    return By(in).AllToAll(out, in);
+  using Communicator::AllToAll;
+  CommHandlePtr AllToAll(const Tensor& out, const std::vector<int64_t>& receive_counts,
+                         const Tensor& in, const std::vector<int64_t>& send_counts) override {
+    return By(in).AllToAll(out, receive_counts, in, send_counts);
   }
   CommHandlePtr Send(const Tensor& t, int destination, int tag) override {
     return By(t).Send(t, destination, tag);

@@ -36,8 +36,9 @@ class OnlyOn final : public Communicator {
   CommHandlePtr Broadcast(const Tensor& t, int root) override {
     return inner_->Broadcast(Own(t), root);
   }
-  CommHandlePtr AllToAll(const Tensor& out, const Tensor& in) override {
-    return inner_->AllToAll(Own(out), Own(in));
+  CommHandlePtr AllToAll(const Tensor& out, const std::vector<int64_t>& receive_counts,
+                         const Tensor& in, const std::vector<int64_t>& send_counts) override {
+    return inner_->AllToAll(Own(out), receive_counts, Own(in), send_counts);
   }
   CommHandlePtr Send(const Tensor& t, int destination, int tag) override {
     return inner_->Send(Own(t), destination, tag);
@@ -82,6 +83,17 @@ void ExpectEveryOperation(Communicator& group, const Device& device) {
   const Tensor got = Zeros({3}, DType::kFloat32, device);
   group.AllToAll(got, On(device, {10 * r, 10 * r + 1, 10 * r + 2}))->Wait();
   EXPECT_EQ(got.ToVector<float>(), (std::vector<float>{r, 10 + r, 20 + r}));
+
+  // Rank 0 gives each rank one more element than the one before; ranks 1 and 2 give rank 0 one.
+  const std::vector<int64_t> send =
+      r == 0 ? std::vector<int64_t>{0, 1, 2} : std::vector<int64_t>{1, 0, 0};
+  const std::vector<int64_t> receive =
+      r == 0 ? std::vector<int64_t>{0, 1, 1} : std::vector<int64_t>{group.rank(), 0, 0};
+  const Tensor some = Zeros({r == 2 || r == 0 ? 2 : 1}, DType::kFloat32, device);
+  const std::vector<float> mine = r == 0 ? std::vector<float>{5, 6, 7} : std::vector<float>{r};
+  group.AllToAll(some, receive, On(device, mine), send)->Wait();
+  const std::vector<std::vector<float>> expected = {{1, 2}, {5}, {6, 7}};
+  EXPECT_EQ(some.ToVector<float>(), expected[static_cast<size_t>(group.rank())]);
 
   const Tensor given = On(device, {r});
   group.Broadcast(given, 1)->Wait();

@@ -111,7 +111,9 @@ class SocketCommunicator final : public Communicator {
   CommHandlePtr ReduceScatter(const Tensor& out, const Tensor& in, ReduceOp op) override;
   CommHandlePtr AllGather(const Tensor& out, const Tensor& in) override;
   CommHandlePtr Broadcast(const Tensor& t, int root) override;
-  CommHandlePtr AllToAll(const Tensor& out, const Tensor& in) override;
+  using Communicator::AllToAll;
+  CommHandlePtr AllToAll(const Tensor& out, const std::vector<int64_t>& receive_counts,
+                         const Tensor& in, const std::vector<int64_t>& send_counts) override;
   CommHandlePtr Send(const Tensor& t, int destination, int tag) override;
   CommHandlePtr Receive(const Tensor& t, int source, int tag) override;
   void Barrier() override;
@@ -325,23 +327,37 @@ CommHandlePtr SocketCommunicator::Broadcast(const Tensor& t, int root) {
   });
 }
 
-CommHandlePtr SocketCommunicator::AllToAll(const Tensor& out, const Tensor& in) {
+// A chunk without elements is a frame, too, so that a rank which waits for more learns of it.
+CommHandlePtr SocketCommunicator::AllToAll(const Tensor& out,
+                                           const std::vector<int64_t>& receive_counts,
+                                           const Tensor& in,
+                                           const std::vector<int64_t>& send_counts) {
   CheckOperands("all_to_all", out, in);
-  CheckChunks("all_to_all", *this, out, in);
+  CheckCounts(*this, out, receive_counts, in, send_counts);
   if (in.device().is_meta()) return CompletedHandle();
   const Call call = BeginCall("all_to_all", in);
-  if (IsAlone(in)) {
+  if (size() == 1) {
     CopyInto(Flat(out), Flat(in));
     return CompletedHandle();
   }
   const Tensor source = Staged(in, in.dtype());
   const Tensor target = out.device().is_cpu() ? out : Empty(out.shape(), out.dtype());
   return Issue(call, out, target, {out, source, target}, [=, this] {
-    const int64_t bytes = static_cast<int64_t>(source.nbytes()) / size();
-    ForOthers([&](int r) { SendPart(call, kFirst, r, Bytes(source) + r * bytes, bytes); });
-    std::memmove(Bytes(target) + rank() * bytes, Bytes(source) + rank() * bytes,
-                 static_cast<size_t>(bytes));
-    ForOthers([&](int r) { TakePart(call, kFirst, r, Bytes(target) + r * bytes, bytes); });
+    const auto bytes = static_cast<int64_t>(DTypeSize(source.dtype()));
+    const std::vector<int64_t> from = ChunkBegins(send_counts), to = ChunkBegins(receive_counts);
+    ForOthers([&](size_t r) {
+      SendPart(call, kFirst, static_cast<int>(r), Bytes(source) + from[r] * bytes,
+               send_counts[r] * bytes);
+    });
+    const auto own = static_cast<size_t>(rank());
+    if (send_counts[own] > 0) {
+      std::memmove(Bytes(target) + to[own] * bytes, Bytes(source) + from[own] * bytes,
+                   static_cast<size_t>(send_counts[own] * bytes));
+    }
+    ForOthers([&](size_t r) {
+      TakePart(call, kFirst, static_cast<int>(r), Bytes(target) + to[r] * bytes,
+               receive_counts[r] * bytes);
+    });
   });
 }
 

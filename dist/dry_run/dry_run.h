@@ -14,9 +14,9 @@
 //          });
 //
 // It is the code of a real run. Groups count what they are given, and move nothing. The other ranks
-// of dp and tp are taken to do as this one does (LoneRankCommunicator). The stages of a pipeline do
-// differ, and tell each other what they hold and which shapes their messages have; so they run
-// together, as threads that take turns (dist/dry_run/rank_meter.h).
+// of dp, ep and tp are taken to do as this one does (LoneRankCommunicator). The stages of a
+// pipeline do differ, and tell each other what they hold and which shapes their messages have; so
+// they run together, as threads that take turns (dist/dry_run/rank_meter.h).
 #ifndef TESSERA_DIST_DRY_RUN_DRY_RUN_H_
 #define TESSERA_DIST_DRY_RUN_DRY_RUN_H_
 

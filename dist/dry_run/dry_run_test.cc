@@ -71,7 +71,30 @@ TEST(DryRunTest, StagesTalkAndOtherRanksAreTakenToDoTheSame) {
   std::sort(ranks.begin(), ranks.end());
   EXPECT_EQ(ranks, (std::vector<int>{0 * 8 + 7, 1 * 8 + 7, 2 * 8 + 7}));
   EXPECT_THROW(DryRun({.sizes = {.tp = 2}, .world_size = 3}, nullptr), Error);
+  EXPECT_THROW(DryRun({.sizes = {.ep = 2}, .world_size = 3}, nullptr), Error);
   EXPECT_THROW(DryRun({.device = Device::Cpu()}, nullptr), Error);
+}
+
+// With expert parallelism dp ranks are not in the order of the world.
+TEST(DryRunTest, PlacesFollowFromTheDataParallelRank) {
+  for (int dp_rank = 0; dp_rank < 8; ++dp_rank) {
+    std::vector<int> stages;
+    DryRun(
+        {.sizes = {.tp = 2, .pp = 2, .ep = 4}, .world_size = 32, .dp_rank = dp_rank, .tp_rank = 1},
+        [&](const Mesh& mesh, RankMeter&) {
+          stages.push_back(mesh.pp()->rank());
+          EXPECT_EQ(mesh.dp()->rank(), dp_rank);
+          EXPECT_EQ(mesh.tp()->rank(), 1);
+          EXPECT_EQ(mesh.ep()->size(), 4);
+          EXPECT_EQ(mesh.edp()->size(), 2);
+          EXPECT_EQ(mesh.ep()->rank(), dp_rank / 2);
+          EXPECT_EQ(mesh.edp()->rank(), dp_rank % 2);
+          const int place = dp_rank % 2 * 4 + dp_rank / 2;
+          EXPECT_EQ(mesh.world()->rank(), (mesh.pp()->rank() * 8 + place) * 2 + 1);
+        });
+    std::sort(stages.begin(), stages.end());
+    EXPECT_EQ(stages, (std::vector<int>{0, 1}));
+  }
 }
 
 }  // namespace

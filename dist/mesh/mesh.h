@@ -9,9 +9,15 @@
 // and `tp` (shares of every layer). The name `cp`, shares of a sequence in attention, is reserved.
 // Rank order: tp varies fastest, then dp, then pp (Megatron-LM's default), so that the ranks that
 // talk most are neighbours on a host:
-//   rank = (pp_rank * dp_size + dp_rank) * tp_size + tp_rank.
+//   rank = (pp_rank * dp_size + place) * tp_size + tp_rank,  where place is dp_rank.
 // Each axis is a group of the ranks that differ in it alone; `model` joins tp and pp: the ranks
 // that together hold one copy of the parameters. Groups are made once, on construction.
+//
+// Expert parallelism divides dp: `ep` neighbours share out the experts of a layer, and the ranks
+// that hold the same experts are a group `edp`. Then
+//   place = edp_rank * ep_size + ep_rank,  dp_rank = ep_rank * edp_size + edp_rank:
+// in the order of dp ranks, which is that of a step's micro-batches, those of one edp group are
+// neighbours, so that a balanced sum over dp is one over edp, then over ep (parameter_store.h).
 //
 // A rank's place follows from its number, so that the mesh of one rank can be made without the
 // others, of groups that only count what they are given (dist/comm/counting_communicator.h):
@@ -34,6 +40,7 @@ using Group = std::shared_ptr<Communicator>;
 struct MeshSizes {
   int tp = 1;
   int pp = 1;
+  int ep = 1;  // divides dp
 };
 
 // Whether a world of that many ranks can be cut so; names the sizes.
@@ -48,8 +55,8 @@ class Mesh {
   Mesh();
   // Collective. Throws Error for sizes that CheckMesh refuses.
   Mesh(const Group& world, const MeshSizes& sizes);
-  // Rank `rank` of a world of that size; `make` is asked for world, tp, dp, pp and model. Not
-  // collective. Throws likewise.
+  // Rank `rank` of a world of that size; `make` is asked for world, tp, dp, pp, model, ep and edp.
+  // Not collective. Throws likewise.
   Mesh(const MeshSizes& sizes, int world_size, int rank, const GroupMaker& make);
 
   const Group& world() const { return world_; }
@@ -57,6 +64,8 @@ class Mesh {
   const Group& pp() const { return pp_; }
   const Group& tp() const { return tp_; }
   const Group& model() const { return model_; }
+  const Group& ep() const { return ep_; }
+  const Group& edp() const { return edp_; }
 
   // The world's rank of the one that prints and writes what concerns the whole run: tp rank 0,
   // dp rank 0, last pipeline stage, which has the loss.
@@ -72,6 +81,8 @@ class Mesh {
   Group pp_;
   Group tp_;
   Group model_;
+  Group ep_;
+  Group edp_;
 };
 
 }  // namespace tessera::dist

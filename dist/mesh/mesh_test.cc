@@ -41,6 +41,88 @@ TEST(MeshTest, RankOrderIsTpThenDpThenPp) {
   });
 }
 
+// Expert parallelism divides dp: ep neighbours share experts out, and edp has who holds the same.
+TEST(MeshTest, ExpertParallelRanksAreNeighbours) {
+  struct Groups {
+    std::vector<int64_t> dp, ep, edp;
+  };
+  struct Layout {
+    MeshSizes sizes;
+    int world_size;
+    std::vector<Groups> of;  // each rank of the world, in order
+  };
+  const Layout layouts[] = {
+      // dp 4.
+      {{.tp = 2, .ep = 2},
+       8,
+       {{{0, 4, 2, 6}, {0, 2}, {0, 4}},
+        {{1, 5, 3, 7}, {1, 3}, {1, 5}},
+        {{0, 4, 2, 6}, {0, 2}, {2, 6}},
+        {{1, 5, 3, 7}, {1, 3}, {3, 7}},
+        {{0, 4, 2, 6}, {4, 6}, {0, 4}},
+        {{1, 5, 3, 7}, {5, 7}, {1, 5}},
+        {{0, 4, 2, 6}, {4, 6}, {2, 6}},
+        {{1, 5, 3, 7}, {5, 7}, {3, 7}}}},
+      // All of dp 4.
+      {{.tp = 2, .ep = 4},
+       8,
+       {{{0, 2, 4, 6}, {0, 2, 4, 6}, {0}},
+        {{1, 3, 5, 7}, {1, 3, 5, 7}, {1}},
+        {{0, 2, 4, 6}, {0, 2, 4, 6}, {2}},
+        {{1, 3, 5, 7}, {1, 3, 5, 7}, {3}},
+        {{0, 2, 4, 6}, {0, 2, 4, 6}, {4}},
+        {{1, 3, 5, 7}, {1, 3, 5, 7}, {5}},
+        {{0, 2, 4, 6}, {0, 2, 4, 6}, {6}},
+        {{1, 3, 5, 7}, {1, 3, 5, 7}, {7}}}},
+      // dp 4 of each of two stages.
+      {{.pp = 2, .ep = 2},
+       8,
+       {{{0, 2, 1, 3}, {0, 1}, {0, 2}},
+        {{0, 2, 1, 3}, {0, 1}, {1, 3}},
+        {{0, 2, 1, 3}, {2, 3}, {0, 2}},
+        {{0, 2, 1, 3}, {2, 3}, {1, 3}},
+        {{4, 6, 5, 7}, {4, 5}, {4, 6}},
+        {{4, 6, 5, 7}, {4, 5}, {5, 7}},
+        {{4, 6, 5, 7}, {6, 7}, {4, 6}},
+        {{4, 6, 5, 7}, {6, 7}, {5, 7}}}},
+  };
+  for (const Layout& layout : layouts) {
+    RunRanks(layout.world_size, [&](const std::shared_ptr<Communicator>& world) {
+      const Mesh mesh(world, layout.sizes);
+      const int rank = world->rank();
+      const Groups& expected = layout.of[static_cast<size_t>(rank)];
+      EXPECT_EQ(Members(mesh.dp(), rank), expected.dp) << mesh.Describe();
+      EXPECT_EQ(Members(mesh.ep(), rank), expected.ep) << mesh.Describe();
+      EXPECT_EQ(Members(mesh.edp(), rank), expected.edp) << mesh.Describe();
+      EXPECT_EQ(mesh.dp()->rank(), mesh.ep()->rank() * mesh.edp()->size() + mesh.edp()->rank());
+      EXPECT_EQ(mesh.ep()->name(), "ep");
+      EXPECT_EQ(mesh.edp()->name(), "edp");
+      // Stages and tensor-parallel ranks of one copy of the model have one place.
+      const int tp = layout.sizes.tp;
+      const int model_ranks = tp * layout.sizes.pp;
+      const int place = rank / tp % (layout.world_size / model_ranks);
+      std::vector<int64_t> model;
+      for (int i = 0; i < model_ranks; ++i) {
+        const int stage = i / tp;
+        model.push_back((stage * (layout.world_size / model_ranks) + place) * tp + i % tp);
+      }
+      EXPECT_EQ(Members(mesh.model(), rank), model);
+      EXPECT_EQ(mesh.Describe(),
+                Concat("rank ", rank, " (dp ", mesh.dp()->rank(), ", ep ", mesh.ep()->rank(),
+                       ", pp ", mesh.pp()->rank(), ", tp ", mesh.tp()->rank(), ")"));
+    });
+  }
+}
+
+TEST(MeshTest, WithoutExpertParallelismAllDataParallelRanksHoldTheSame) {
+  RunRanks(4, [](const std::shared_ptr<Communicator>& world) {
+    const Mesh mesh(world, {.tp = 2});
+    EXPECT_EQ(mesh.edp(), mesh.dp());
+    EXPECT_EQ(mesh.ep()->size(), 1);
+    EXPECT_EQ(mesh.ep()->rank(), 0);
+  });
+}
+
 // Columns in two blocks, each split unevenly over the ranks and padded; rank 2 holds none.
 TEST(UnshardTest, PartsComeTogether) {
   RunRanks(3, [](const std::shared_ptr<Communicator>& world) {
@@ -74,13 +156,20 @@ TEST(MeshTest, OneRankNeedsNoOther) {
     MeshSizes sizes;
     int world_size;
   };
-  for (const Layout& layout : {Layout{{}, 1}, {{}, 3}, {{.tp = 2}, 4}, {{.tp = 2, .pp = 3}, 12}}) {
+  for (const Layout& layout : {Layout{{}, 1},
+                               {{}, 3},
+                               {{.tp = 2}, 4},
+                               {{.tp = 2, .pp = 3}, 12},
+                               {{.ep = 4}, 4},
+                               {{.ep = 2}, 8},
+                               {{.tp = 2, .pp = 2, .ep = 2}, 16}}) {
     RunRanks(layout.world_size, [&](const std::shared_ptr<Communicator>& world) {
       const Mesh all(world, layout.sizes);
       const Mesh one(layout.sizes, layout.world_size, world->rank(), LoneRankCommunicator);
       EXPECT_EQ(one.Describe(), all.Describe());
       EXPECT_EQ(one.prints(), all.prints());
-      for (const auto group : {&Mesh::world, &Mesh::dp, &Mesh::pp, &Mesh::tp, &Mesh::model}) {
+      for (const auto group :
+           {&Mesh::world, &Mesh::dp, &Mesh::pp, &Mesh::tp, &Mesh::model, &Mesh::ep, &Mesh::edp}) {
         EXPECT_EQ((one.*group)()->rank(), (all.*group)()->rank());
         EXPECT_EQ((one.*group)()->size(), (all.*group)()->size());
         EXPECT_EQ((one.*group)()->name(), (all.*group)()->name());
@@ -88,12 +177,14 @@ TEST(MeshTest, OneRankNeedsNoOther) {
     });
   }
   EXPECT_THROW(Mesh({.tp = 2}, 3, 0, LoneRankCommunicator), Error);
+  EXPECT_THROW(Mesh({.ep = 2}, 3, 0, LoneRankCommunicator), Error);
   EXPECT_THROW(Mesh({}, 3, 3, LoneRankCommunicator), Error);
 }
 
 TEST(MeshTest, OneProcess) {
   const Mesh mesh;
   EXPECT_EQ(mesh.dp()->size() * mesh.tp()->size() * mesh.pp()->size() * mesh.model()->size(), 1);
+  EXPECT_EQ(mesh.ep()->size() * mesh.edp()->size(), 1);
   EXPECT_TRUE(mesh.prints());
 }
 
@@ -106,6 +197,14 @@ TEST(MeshTest, SizesThatDoNotDivideAreNamed) {
             "tp 2 does not divide the world of 1 rank; start the command under mpirun or tessera "
             "launch");
   EXPECT_EQ(Message(CheckMesh({.pp = 0}, 1)), "pp must be at least 1, not 0");
+  EXPECT_TRUE(CheckMesh({.tp = 2, .pp = 2, .ep = 2}, 8).ok());
+  EXPECT_EQ(Message(CheckMesh({.ep = 0}, 4)), "ep must be at least 1, not 0");
+  EXPECT_EQ(Message(CheckMesh({.ep = 3}, 4)), "ep 3 does not divide the 4 data-parallel ranks");
+  EXPECT_EQ(Message(CheckMesh({.tp = 2, .pp = 4, .ep = 2}, 8)),
+            "ep 2 does not divide the 1 data-parallel rank");
+  EXPECT_EQ(Message(CheckMesh({.ep = 2}, 1)),
+            "ep 2 does not divide the 1 data-parallel rank; start the command under mpirun or "
+            "tessera launch");
   EXPECT_THROW(Mesh(SingleProcessCommunicator(), {.tp = 2}), Error);
 }
 

@@ -82,4 +82,17 @@ Tensor Unshard(const Tensor& local, const Placement& placement, const Group& gro
   return whole;
 }
 
+Tensor Unshard(const nn::Parameter& parameter, const Mesh& mesh) {
+  const Tensor part = parameter.tensor.Detach();
+  const Group& ranks = parameter.expert_group;
+  if (ranks == nullptr) return Unshard(part, parameter.placement, mesh.tp());
+  const Tensor root = Tensor::FromVector<int64_t>({parameter.elsewhere ? -1 : ranks->rank()}, {1});
+  ranks->AllReduce(root, ReduceOp::kMax)->Wait();
+  const Tensor whole = parameter.elsewhere
+                           ? Empty(parameter.placement.global_shape(), part.dtype(), part.device())
+                           : Unshard(part, parameter.placement, mesh.tp()).ContiguousCopy();
+  ranks->Broadcast(whole, static_cast<int>(root.data<int64_t>()[0]))->Wait();
+  return whole;
+}
+
 }  // namespace tessera::dist

@@ -10,6 +10,7 @@
 #include "core/placement.h"
 #include "core/tensor.h"
 #include "dist/mesh/mesh.h"
+#include "nn/module.h"
 
 namespace tessera::dist {
 
@@ -17,6 +18,8 @@ namespace tessera::dist {
 // result, on every rank, is off the tape; where a rank's part is the whole it is `local` itself.
 // One part at a time travels. Throws Error where parts of the tensor are on no rank. Collective.
 Tensor Unshard(const Tensor& local, const Placement& placement, const Group& group);
+// Of a parameter of any kind, over tp and, an expert's, over ep. With one rank it is the tensor.
+Tensor Unshard(const nn::Parameter& parameter, const Mesh& mesh);
 
 }  // namespace tessera::dist
 

@@ -217,7 +217,7 @@ std::vector<optim::Parameter> Stage::OptimizedParameters() const {
 std::vector<nn::Parameter*> Stage::LeavesOfChunk(int local_chunk) const {
   std::vector<nn::Parameter*> leaves;
   for (nn::Parameter* p : ParametersOf(chunks_.at(static_cast<size_t>(local_chunk)))) {
-    if (RequiresGrad(p->tensor)) leaves.push_back(p);
+    if (RequiresGrad(p->tensor) && !p->elsewhere) leaves.push_back(p);
   }
   return leaves;
 }

@@ -2,6 +2,7 @@
 #include "dist/store/flat_bucket.h"
 
 #include <algorithm>
+#include <map>
 #include <utility>
 
 #include "autograd/autograd.h"
@@ -20,9 +21,9 @@ DType GradDTypeOf(const FlatSlot& slot) {
 bool Alone(const FlatSlot& slot) { return slot.shared || !slot.tied.empty(); }
 
 bool Belongs(const FlatSlot& slot, const FlatBucket& bucket) {
-  return bucket.dtype == slot.leaf.dtype() && bucket.grad_dtype == GradDTypeOf(slot) &&
-         bucket.device == slot.leaf.device() && bucket.trains == slot.trains &&
-         bucket.model == slot.model && bucket.unit == slot.unit &&
+  return bucket.ranks == slot.ranks && bucket.dtype == slot.leaf.dtype() &&
+         bucket.grad_dtype == GradDTypeOf(slot) && bucket.device == slot.leaf.device() &&
+         bucket.trains == slot.trains && bucket.model == slot.model && bucket.unit == slot.unit &&
          bucket.persistent == slot.persistent && bucket.gradient_group == slot.gradient_group &&
          bucket.owner == slot.owner && !Alone(slot) && !Alone(bucket.slots.front());
 }
@@ -61,18 +62,22 @@ Tensor FlatBucket::PieceOfShare(const Tensor& whole_share, const FlatSlot& slot,
 
 // Largest first, each to the rank that has least. What other stages hold too must have one owner
 // wherever it lies: its name says which.
-void ChooseOwners(int ranks, std::vector<FlatSlot>* slots) {
-  if (ranks == 1) return;
-  std::vector<int64_t> load(static_cast<size_t>(ranks), 0);
+void ChooseOwners(std::vector<FlatSlot>* slots) {
+  std::map<const Communicator*, std::vector<int64_t>> loads;
+  const auto load_of = [&](const FlatSlot& slot) -> std::vector<int64_t>& {
+    std::vector<int64_t>& load = loads[slot.ranks.get()];
+    load.resize(static_cast<size_t>(slot.ranks->size()), 0);
+    return load;
+  };
   const auto give = [&](FlatSlot& slot, size_t owner) {
     slot.owner = static_cast<int>(owner);
-    load[owner] += slot.placement.global_shape().numel();
+    load_of(slot)[owner] += slot.placement.global_shape().numel();
   };
   std::vector<FlatSlot*> alone;
   for (FlatSlot& slot : *slots) {
-    if (!slot.whole) continue;
+    if (!slot.whole || slot.ranks->size() == 1) continue;
     if (slot.shared) {
-      give(slot, Crc32c(slot.name.data(), slot.name.size()) % load.size());
+      give(slot, Crc32c(slot.name.data(), slot.name.size()) % load_of(slot).size());
     } else {
       alone.push_back(&slot);
     }
@@ -81,11 +86,12 @@ void ChooseOwners(int ranks, std::vector<FlatSlot>* slots) {
     return a->placement.global_shape().numel() > b->placement.global_shape().numel();
   });
   for (FlatSlot* slot : alone) {
+    const std::vector<int64_t>& load = load_of(*slot);
     give(*slot, static_cast<size_t>(std::min_element(load.begin(), load.end()) - load.begin()));
   }
 }
 
-std::vector<FlatBucket> MakeFlatBuckets(std::vector<FlatSlot> slots, int ranks, double cap_bytes) {
+std::vector<FlatBucket> MakeFlatBuckets(std::vector<FlatSlot> slots, double cap_bytes) {
   std::vector<FlatBucket> buckets;
   std::vector<size_t> open;
   for (FlatSlot& slot : slots) {
@@ -103,6 +109,7 @@ std::vector<FlatBucket> MakeFlatBuckets(std::vector<FlatSlot> slots, int ranks, 
       if (found != open.end()) open.erase(found);
       open.push_back(index);
       FlatBucket bucket;
+      bucket.ranks = slot.ranks;
       bucket.dtype = slot.leaf.dtype();
       bucket.grad_dtype = GradDTypeOf(slot);
       bucket.device = slot.leaf.device();
@@ -120,6 +127,7 @@ std::vector<FlatBucket> MakeFlatBuckets(std::vector<FlatSlot> slots, int ranks, 
     bucket.slots.push_back(std::move(slot));
   }
   for (FlatBucket& bucket : buckets) {
+    const int ranks = bucket.ranks->size();
     bucket.share = RoundUp((bucket.elements + ranks - 1) / ranks, kFlatAlignment);
     bucket.elements = bucket.share * ranks;
   }

@@ -32,6 +32,7 @@ struct FlatSlot {
   Tensor leaf;               // the parameter
   std::vector<Tensor> tied;  // leaves that share its storage
   Placement placement;
+  std::shared_ptr<Communicator> ranks;  // that hold it too, and share it out
   bool trains = false;
   bool shared = false;         // ranks of another group hold it too
   bool whole = false;          // one rank updates all of it
@@ -51,6 +52,7 @@ struct FlatSlot {
 // Parameters that lie one after the other and are cut together.
 struct FlatBucket {
   std::vector<FlatSlot> slots;
+  std::shared_ptr<Communicator> ranks;  // of each slot
   DType dtype = DType::kFloat32;
   DType grad_dtype = DType::kFloat32;
   Device device;
@@ -66,6 +68,7 @@ struct FlatBucket {
   // The elements [begin, end) that `rank` has.
   ElementRange ShareOf(int rank) const;
 
+  ElementRange Share() const { return ShareOf(ranks->rank()); }
   // The elements [begin, end) of a parameter that `rank` holds; begin == end where it is none.
   ElementRange PieceOf(const FlatSlot& slot, int rank) const;
   // Where such a piece begins in the rank's share.
@@ -76,14 +79,13 @@ struct FlatBucket {
   Tensor PieceOfShare(const Tensor& whole_share, const FlatSlot& slot, int rank) const;
 };
 
-// Gives each slot that must stay whole an owner among `ranks` (of several), by the sizes of global
-// parameters, so that all tensor-parallel ranks choose alike.
-void ChooseOwners(int ranks, std::vector<FlatSlot>* slots);
+// Gives each slot that must stay whole an owner among its ranks (of several), by the sizes of
+// global parameters, so that all tensor-parallel ranks choose alike.
+void ChooseOwners(std::vector<FlatSlot>* slots);
 
 // Puts slots into buckets in the given order, a new one when `cap_bytes` of gradients would be
-// exceeded (0: never) and for each unit
-// and owner.
-std::vector<FlatBucket> MakeFlatBuckets(std::vector<FlatSlot> slots, int ranks, double cap_bytes);
+// exceeded (0: never) and for each unit, owner and group of ranks.
+std::vector<FlatBucket> MakeFlatBuckets(std::vector<FlatSlot> slots, double cap_bytes);
 
 // n elements of 1-d contiguous `flat` from `begin` on.
 Tensor FlatView(const Tensor& flat, int64_t begin, int64_t n);

@@ -38,7 +38,7 @@ TEST(GatherTest, ARankThatPrintsACutParameterAloneThrowsInsteadOfHanging) {
   const auto world = MpiWorldCommunicator(mpi);
   const ZeroOptions options{.stage = 3};
   nn::BuildContext build;
-  CutWhileBuilding(options, world, &build);
+  CutWhileBuilding(options, {.data = world}, &build);
   OneWeight model(build);
   ParameterStore store(
       model, {{optim::ParametersOf(model)}},

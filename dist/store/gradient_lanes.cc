@@ -26,11 +26,8 @@ void SumRanks(const Tensor& received, int ranks, int64_t n) {
 
 }  // namespace
 
-GradientLanes::GradientLanes(std::vector<LaneLayout> layouts, std::shared_ptr<Communicator> group,
-                             Options options)
-    : group_(std::move(group)), options_(std::move(options)) {
-  TESSERA_CHECK(!options_.deterministic || IsPowerOfTwo(group_->size()), "store",
-                "deterministic sums need a power of two of ranks, not ", group_->size());
+GradientLanes::GradientLanes(std::vector<LaneLayout> layouts, Options options)
+    : options_(std::move(options)) {
   lanes_of_.resize(static_cast<size_t>(options_.models));
   micro_batch_.resize(lanes_of_.size(), -1);
   launched_.resize(lanes_of_.size(), 0);
@@ -38,6 +35,9 @@ GradientLanes::GradientLanes(std::vector<LaneLayout> layouts, std::shared_ptr<Co
   for (size_t l = 0; l < layouts.size(); ++l) {
     Lane& lane = lanes_[l];
     lane.layout = std::move(layouts[l]);
+    const int ranks = lane.layout.group->size();
+    TESSERA_CHECK(!options_.deterministic || IsPowerOfTwo(ranks), "store",
+                  "deterministic sums need a power of two of ranks, not ", ranks);
     const size_t leaves = lane.layout.leaves.size();
     lane.complete.resize(leaves, false);
     lane.used.resize(leaves, false);
@@ -205,7 +205,7 @@ void GradientLanes::Launch(size_t l) {
   if (options_.arrived) {
     for (const LaneLayout::Leaf& leaf : lane.layout.leaves) SetGrad(leaf.leaf, Tensor());
   }
-  if (group_->size() > 1) Send(lane);
+  if (lane.layout.group->size() > 1) Send(lane);
   under_way_.push_back(l);
   while (options_.arrived && under_way_.size() > kUnderWay) LandOldest();
 }
@@ -213,20 +213,21 @@ void GradientLanes::Launch(size_t l) {
 void GradientLanes::Send(Lane& lane) {
   const int64_t elements = lane.layout.elements;
   const Device& device = lane.layout.device;
+  Communicator& group = *lane.layout.group;
   if (options_.deterministic) {
     lane.received = Empty({elements}, lane.layout.dtype, device);
-    lane.travelling = group_->AllToAll(lane.received, lane.whole);
+    lane.travelling = group.AllToAll(lane.received, lane.whole);
     return;
   }
   const DType dtype = options_.communication_dtype.value_or(lane.layout.dtype);
   lane.sent = dtype == lane.layout.dtype ? lane.whole : CastCopy(lane.whole, dtype);
   if (ComesWhole(lane)) {
     lane.received = lane.sent;
-    lane.travelling = group_->AllReduce(lane.received, ReduceOp::kSum);
+    lane.travelling = group.AllReduce(lane.received, ReduceOp::kSum);
     return;
   }
-  lane.received = Empty({elements / group_->size()}, dtype, device);
-  lane.travelling = group_->ReduceScatter(lane.received, lane.sent, ReduceOp::kSum);
+  lane.received = Empty({elements / group.size()}, dtype, device);
+  lane.travelling = group.ReduceScatter(lane.received, lane.sent, ReduceOp::kSum);
 }
 
 // Waits for what travels. Deterministic: this rank sums its part of all ranks; where every rank
@@ -238,9 +239,9 @@ void GradientLanes::LandOldest() {
   Lane& lane = lanes_[l];
   Tensor part = lane.travelling == nullptr ? lane.whole : Receive(lane);
   lane.landed = true;
-  if (ComesWhole(lane) && options_.deterministic && group_->size() > 1) {
+  if (ComesWhole(lane) && options_.deterministic && lane.layout.group->size() > 1) {
     lane.received = part;
-    lane.travelling = group_->AllGather(lane.whole, part);
+    lane.travelling = lane.layout.group->AllGather(lane.whole, part);
     if (!options_.arrived) return;  // Finish waits
     lane.travelling->Wait();
     lane.travelling = nullptr;
@@ -258,8 +259,9 @@ Tensor GradientLanes::Receive(Lane& lane) {
   if (!options_.deterministic) {
     return received.dtype() == lane.layout.dtype ? received : CastCopy(received, lane.layout.dtype);
   }
-  const int64_t share = lane.layout.elements / group_->size();
-  SumRanks(received, group_->size(), share);
+  const int ranks = lane.layout.group->size();
+  const int64_t share = lane.layout.elements / ranks;
+  SumRanks(received, ranks, share);
   return FlatView(received, 0, share);
 }
 
@@ -297,24 +299,31 @@ void GradientLanes::Abandon() {
 }
 
 void GradientLanes::ShareUse(bool find_unused) {
-  if (group_->size() == 1) return;
-  if (!find_unused) {
-    for (const Lane& lane : lanes_) {
-      for (size_t i = 0; i < lane.used.size(); ++i) {
-        TESSERA_CHECK(lane.used[i], "store", "parameter '", lane.layout.leaves[i].name,
-                      "' had no gradient in this step; if that is meant, set "
-                      "find_unused_parameters");
-      }
+  std::vector<std::shared_ptr<Communicator>> groups;
+  for (const Lane& lane : lanes_) {
+    const auto& group = lane.layout.group;
+    if (group->size() == 1) continue;
+    if (std::find(groups.begin(), groups.end(), group) == groups.end()) groups.push_back(group);
+    for (size_t i = 0; i < lane.used.size(); ++i) {
+      TESSERA_CHECK(lane.used[i] || find_unused, "store", "parameter '", lane.layout.leaves[i].name,
+                    "' had no gradient in this step; if that is meant, set "
+                    "find_unused_parameters");
     }
-    return;
   }
-  std::vector<int32_t> flags;
-  for (const Lane& lane : lanes_) flags.insert(flags.end(), lane.used.begin(), lane.used.end());
-  const Tensor shared = Tensor::FromVector(flags, {std::ssize(flags)});
-  group_->AllReduce(shared, ReduceOp::kMax)->Wait();
-  const int32_t* flag = shared.data<int32_t>();
-  for (Lane& lane : lanes_) {
-    for (size_t i = 0; i < lane.used.size(); ++i) lane.used[i] = *flag++ != 0;
+  if (!find_unused) return;
+  for (const auto& group : groups) {
+    std::vector<int32_t> flags;
+    for (const Lane& lane : lanes_) {
+      if (lane.layout.group != group) continue;
+      flags.insert(flags.end(), lane.used.begin(), lane.used.end());
+    }
+    const Tensor shared = Tensor::FromVector(flags, {std::ssize(flags)});
+    group->AllReduce(shared, ReduceOp::kMax)->Wait();
+    const int32_t* flag = shared.data<int32_t>();
+    for (Lane& lane : lanes_) {
+      if (lane.layout.group != group) continue;
+      for (size_t i = 0; i < lane.used.size(); ++i) lane.used[i] = *flag++ != 0;
+    }
   }
 }
 

@@ -2,7 +2,7 @@
 // The gradients of a step: collected in flat lanes, and summed over ranks while backward still runs
 // (Li et al. 2020, "PyTorch Distributed").
 //
-//   GradientLanes lanes(std::move(layout), group, {.deterministic = true});
+//   GradientLanes lanes(std::move(layouts), {.deterministic = true});
 //   lanes.BeginStep(micro_batches);
 //   for (int64_t m = 0; m < micro_batches; ++m) {
 //     lanes.BeginMicroBatch(m, /*model=*/0);
@@ -48,6 +48,7 @@ struct LaneLayout {
   std::vector<Leaf> leaves;
   DType dtype = DType::kFloat32;  // of the gradients
   Device device;
+  std::shared_ptr<Communicator> group;  // the ranks whose gradients are summed
   int model = 0;         // of the rank's models (chunks of a pipeline), which take turns
   int64_t elements = 0;  // a multiple of the group's size
   // The sum over the rank's micro-batches is taken here, and travels once per step; otherwise every
@@ -80,8 +81,7 @@ class GradientLanes {
 
   // Lanes travel in the given order, those of each model. Throws Error when `deterministic` is
   // asked of a group whose size is no power of two.
-  GradientLanes(std::vector<LaneLayout> layouts, std::shared_ptr<Communicator> group,
-                Options options);
+  GradientLanes(std::vector<LaneLayout> layouts, Options options);
   ~GradientLanes();
   GradientLanes(const GradientLanes&) = delete;
   GradientLanes& operator=(const GradientLanes&) = delete;
@@ -154,7 +154,6 @@ class GradientLanes {
   Tensor Receive(Lane& lane);
   bool ComesWhole(const Lane& lane) const { return !options_.arrived || lane.layout.whole; }
 
-  const std::shared_ptr<Communicator> group_;
   const Options options_;
   std::vector<Lane> lanes_;
   std::vector<std::vector<size_t>> lanes_of_;  // by model

@@ -23,56 +23,58 @@ Tensor Bytes(const Tensor& t) {
 }
 
 bool IsCut(const std::vector<MeasuredParameter>& parameters) {
-  return !parameters.empty() && parameters.front().pieces.size() > 1;
+  return std::any_of(parameters.begin(), parameters.end(),
+                     [](const MeasuredParameter& p) { return p.pieces.size() > 1; });
 }
 
 }  // namespace
 
-GradientNorm::GradientNorm(std::vector<MeasuredParameter> parameters, const StoreGroups& groups,
-                           const Stage* stage, const Device& device, bool exact)
+GradientNorm::GradientNorm(std::vector<MeasuredParameter> parameters, int64_t all,
+                           const StoreGroups& groups, const Stage* stage, const Device& device,
+                           bool exact)
     : parameters_(std::move(parameters)),
       groups_(groups),
       stage_(stage),
       device_(device),
       cut_(IsCut(parameters_)),
+      joins_(groups.data->size() > 1 && (cut_ || groups.experts->size() > 1)),
       exact_(exact && cut_) {
-  PlaceChunks();
-  if (exact_) PlanFragments();
+  PlaceChunks(all);
+  if (!exact_) return;
+  plans_.push_back({.ranks = groups_.data});
+  if (groups_.experts->size() > 1) plans_.push_back({.ranks = groups_.expert_data});
+  for (Plan& plan : plans_) PlanFragments(&plan);
 }
 
 // Where each parameter's chunks stand among those of the whole model.
-void GradientNorm::PlaceChunks() {
-  const size_t count =
-      stage_ == nullptr ? parameters_.size() : static_cast<size_t>(stage_->num_parameters());
-  const auto index = [&](size_t p) {
-    return stage_ == nullptr ? p : static_cast<size_t>(stage_->IndexOf(parameters_[p].name));
-  };
-  std::vector<int64_t> chunks(count, 0);
-  for (size_t p = 0; p < parameters_.size(); ++p) {
-    const bool mine = stage_ == nullptr || stage_->Owns(parameters_[p].name);
-    if (mine) chunks[index(p)] = ChunksOf(parameters_[p].numel);
+void GradientNorm::PlaceChunks(int64_t all) {
+  Tensor chunks = Zeros({all}, DType::kInt64);
+  for (const MeasuredParameter& p : parameters_) {
+    if (p.owned) chunks.data<int64_t>()[p.index] = ChunksOf(p.numel);
   }
   if (stage_ != nullptr && stage_->stages() > 1) {
-    const Tensor all = Tensor::FromVector(chunks, {std::ssize(chunks)});
-    stage_->group()->AllReduce(all, ReduceOp::kSum)->Wait();
-    chunks = all.ToVector<int64_t>();
+    stage_->group()->AllReduce(chunks, ReduceOp::kSum)->Wait();
   }
+  if (groups_.experts->size() > 1) groups_.experts->AllReduce(chunks, ReduceOp::kMax)->Wait();
   std::vector<int64_t> begins;
-  for (const int64_t n : chunks) {
+  for (int64_t i = 0; i < all; ++i) {
     begins.push_back(chunks_);
-    chunks_ += n;
+    chunks_ += chunks.data<int64_t>()[i];
   }
-  for (size_t p = 0; p < parameters_.size(); ++p) first_chunk_.push_back(begins[index(p)]);
+  for (const MeasuredParameter& p : parameters_) {
+    first_chunk_.push_back(begins[static_cast<size_t>(p.index)]);
+  }
 }
 
 // Every rank makes the same plan, and keeps what concerns it.
-void GradientNorm::PlanFragments() {
-  const int ranks = groups_.data->size();
-  const int me = groups_.data->rank();
-  sent_.resize(static_cast<size_t>(ranks));
-  received_.resize(static_cast<size_t>(ranks));
+void GradientNorm::PlanFragments(Plan* plan) const {
+  const int ranks = plan->ranks->size();
+  const int me = plan->ranks->rank();
+  plan->sent.resize(static_cast<size_t>(ranks));
+  plan->received.resize(static_cast<size_t>(ranks));
   std::vector<int64_t> bytes(static_cast<size_t>(ranks) * static_cast<size_t>(ranks), 0);
   for (size_t p = 0; p < parameters_.size(); ++p) {
+    if (parameters_[p].ranks != plan->ranks) continue;
     const std::vector<ElementRange>& pieces = parameters_[p].pieces;
     for (int from = 1; from < ranks; ++from) {
       const ElementRange& piece = pieces[static_cast<size_t>(from)];
@@ -85,9 +87,9 @@ void GradientNorm::PlanFragments() {
       const Fragment fragment = {p, range, used};
       used +=
           (range.end - range.begin) * static_cast<int64_t>(DTypeSize(parameters_[p].grad_dtype));
-      message_ = std::max(message_, used);
-      if (from == me) sent_[static_cast<size_t>(to)].push_back(fragment);
-      if (to == me) received_[static_cast<size_t>(from)].push_back(fragment);
+      plan->message = std::max(plan->message, used);
+      if (from == me) plan->sent[static_cast<size_t>(to)].push_back(fragment);
+      if (to == me) plan->received[static_cast<size_t>(from)].push_back(fragment);
     }
   }
 }
@@ -95,41 +97,44 @@ void GradientNorm::PlanFragments() {
 ElementRange GradientNorm::MyPiece(size_t parameter) const {
   const MeasuredParameter& p = parameters_[parameter];
   if (!cut_) return {0, p.numel};
-  return p.pieces[static_cast<size_t>(groups_.data->rank())];
+  return p.pieces[static_cast<size_t>(p.ranks->rank())];
 }
 
 // The fragments of other ranks' chunks go to them; what comes is theirs of this rank's.
-Tensor GradientNorm::Exchange(const std::vector<Tensor>& gradients) const {
-  if (message_ == 0) return Tensor();
-  const int64_t ranks = groups_.data->size();
-  const Tensor out = Zeros({ranks * message_}, DType::kUInt8, device_);
-  const Tensor in = Empty({ranks * message_}, DType::kUInt8, device_);
+Tensor GradientNorm::Exchange(const Plan& plan, const std::vector<Tensor>& gradients) const {
+  if (plan.message == 0) return Tensor();
+  const int64_t ranks = plan.ranks->size();
+  const Tensor out = Zeros({ranks * plan.message}, DType::kUInt8, device_);
+  const Tensor in = Empty({ranks * plan.message}, DType::kUInt8, device_);
   for (int64_t to = 0; to < ranks; ++to) {
-    for (const Fragment& f : sent_[static_cast<size_t>(to)]) {
+    for (const Fragment& f : plan.sent[static_cast<size_t>(to)]) {
       const Tensor& gradient = gradients[f.parameter];
       if (!gradient.defined()) continue;
       const int64_t begin = f.range.begin - MyPiece(f.parameter).begin;
       const Tensor part = Bytes(FlatView(gradient, begin, f.range.end - f.range.begin));
-      CopyInto(FlatView(out, to * message_ + f.place, part.numel()), part);
+      CopyInto(FlatView(out, to * plan.message + f.place, part.numel()), part);
     }
   }
-  groups_.data->AllToAll(in, out)->Wait();
+  plan.ranks->AllToAll(in, out)->Wait();
   return in;
 }
 
 // The chunk whose first elements are `mine`, with what other ranks have of it.
 Tensor GradientNorm::CutChunk(size_t parameter, const ElementRange& mine, const Tensor& elements,
-                              const Tensor& received) const {
+                              const std::vector<Tensor>& received) const {
   const int64_t n = std::min(kChunk, parameters_[parameter].numel - mine.begin);
   const Tensor chunk = Zeros({n}, elements.dtype(), elements.device());
   CopyInto(FlatView(chunk, 0, mine.end - mine.begin), elements);
-  for (size_t from = 0; from < received_.size(); ++from) {
-    for (const Fragment& f : received_[from]) {
-      if (f.parameter != parameter || f.range.begin / kChunk != mine.begin / kChunk) continue;
-      const Tensor place =
-          Bytes(FlatView(chunk, f.range.begin - mine.begin, f.range.end - f.range.begin));
-      CopyInto(place,
-               FlatView(received, static_cast<int64_t>(from) * message_ + f.place, place.numel()));
+  for (size_t i = 0; i < plans_.size(); ++i) {
+    const Plan& plan = plans_[i];
+    for (size_t from = 0; from < plan.received.size(); ++from) {
+      for (const Fragment& f : plan.received[from]) {
+        if (f.parameter != parameter || f.range.begin / kChunk != mine.begin / kChunk) continue;
+        const Tensor place =
+            Bytes(FlatView(chunk, f.range.begin - mine.begin, f.range.end - f.range.begin));
+        CopyInto(place, FlatView(received[i], static_cast<int64_t>(from) * plan.message + f.place,
+                                 place.numel()));
+      }
     }
   }
   return chunk;
@@ -137,8 +142,8 @@ Tensor GradientNorm::CutChunk(size_t parameter, const ElementRange& mine, const 
 
 // What this rank measures of a parameter: the chunks that begin in its piece. Those that began on
 // another rank are that rank's, or, not exact, add to the chunk's sum from here.
-void GradientNorm::AddParts(size_t parameter, const Tensor& gradient, const Tensor& received,
-                            std::vector<Part>* parts) const {
+void GradientNorm::AddParts(size_t parameter, const Tensor& gradient,
+                            const std::vector<Tensor>& received, std::vector<Part>* parts) const {
   const ElementRange piece = MyPiece(parameter);
   const int64_t numel = parameters_[parameter].numel;
   const int64_t first = first_chunk_[parameter];
@@ -182,17 +187,23 @@ Tensor GradientNorm::ChunkSums(const std::vector<Part>& parts) const {
   return all;
 }
 
+// Of the ranks that hold all of a gradient, one counts it where their sums are added.
+bool GradientNorm::Counts(const MeasuredParameter& parameter) const {
+  return parameter.counted && (!joins_ || cut_ || parameter.ranks->rank() == 0);
+}
+
 Tensor GradientNorm::SquaredNorm(const std::vector<Tensor>& gradients) const {
   const NoGrad no_grad;
-  const Tensor received = exact_ ? Exchange(gradients) : Tensor();
+  std::vector<Tensor> received;
+  for (const Plan& plan : plans_) received.push_back(Exchange(plan, gradients));
   std::vector<Part> parts;
   for (size_t p = 0; p < parameters_.size(); ++p) {
-    if (!gradients[p].defined() || gradients[p].numel() == 0 || !parameters_[p].counted) continue;
+    if (!gradients[p].defined() || gradients[p].numel() == 0 || !Counts(parameters_[p])) continue;
     AddParts(p, gradients[p], received, &parts);
   }
   // A chunk that nobody adds to is zero, which changes no bit of the sum.
   const Tensor all = ChunkSums(parts);
-  if (cut_) groups_.data->AllReduce(all, ReduceOp::kSum)->Wait();
+  if (joins_) groups_.data->AllReduce(all, ReduceOp::kSum)->Wait();
   if (stage_ != nullptr && stage_->stages() > 1) {
     stage_->group()->AllReduce(all, ReduceOp::kSum)->Wait();
   }

@@ -10,6 +10,8 @@
 // that holds its beginning, which is at most one chunk per parameter and boundary. The sums of all
 // chunks, of other stages of a pipeline too, then come together and are added in order.
 // Tensor-parallel ranks hold other parts of the parameters, whose sums are added at the end.
+// Experts are measured by ranks that hold them, in their places among the chunks of the whole
+// model.
 #ifndef TESSERA_DIST_STORE_GRADIENT_NORM_H_
 #define TESSERA_DIST_STORE_GRADIENT_NORM_H_
 
@@ -26,21 +28,24 @@ namespace tessera::dist {
 
 // A parameter as norms see it.
 struct MeasuredParameter {
-  std::string name;
+  int64_t index = 0;  // its place in the order of the whole model's parameters
   int64_t numel = 0;  // of this rank's part
   DType grad_dtype = DType::kFloat32;
-  // Of the ranks that hold the same part on other stages and tensor-parallel ranks, one counts it.
+  // Of the stages that hold the parameter, one owns it; of the tensor-parallel ranks of that one,
+  // one counts what is the same on all of them.
+  bool owned = true;
   bool counted = true;
-  // Which elements of its gradient each data-parallel rank has; empty: all ranks have all.
+  std::shared_ptr<Communicator> ranks;  // of StoreGroups: those that hold the same part
+  // Which elements of its gradient each of those has; empty: all of them have all.
   std::vector<ElementRange> pieces = {};
 };
 
 class GradientNorm {
  public:
-  // `parameters` in the order of the models. Of a pipeline, `stage` knows the order of the whole
-  // model. Without `exact`, parts of a chunk that lie on several ranks are measured where they are.
-  // Collective over the stage's group.
-  GradientNorm(std::vector<MeasuredParameter> parameters, const StoreGroups& groups,
+  // `parameters` in the order of the models; the whole model has `all`. Without `exact`, parts of a
+  // chunk that lie on several ranks are measured where they are. `stage`: of a pipeline. Collective
+  // over its group, and over groups.experts.
+  GradientNorm(std::vector<MeasuredParameter> parameters, int64_t all, const StoreGroups& groups,
                const Stage* stage, const Device& device, bool exact);
 
   // 0-d float64: the sum of squares over all ranks. `gradients[i]`: what this rank has of that of
@@ -59,27 +64,35 @@ class GradientNorm {
     Tensor elements;
     int64_t first_chunk;  // in the order of all chunks
   };
-  void PlaceChunks();
-  void PlanFragments();
+  // What the ranks that hold the same parameters send each other.
+  struct Plan {
+    std::shared_ptr<Communicator> ranks;
+    std::vector<std::vector<Fragment>> sent = {};      // by the rank it is for
+    std::vector<std::vector<Fragment>> received = {};  // by the rank it comes from
+    int64_t message = 0;                               // bytes from each rank to each
+  };
+  void PlaceChunks(int64_t all);
+  void PlanFragments(Plan* plan) const;
   ElementRange MyPiece(size_t parameter) const;
-  Tensor Exchange(const std::vector<Tensor>& gradients) const;
-  void AddParts(size_t parameter, const Tensor& gradient, const Tensor& received,
+  Tensor Exchange(const Plan& plan, const std::vector<Tensor>& gradients) const;
+  // `received`: of each plan.
+  void AddParts(size_t parameter, const Tensor& gradient, const std::vector<Tensor>& received,
                 std::vector<Part>* parts) const;
   Tensor CutChunk(size_t parameter, const ElementRange& mine, const Tensor& elements,
-                  const Tensor& received) const;
+                  const std::vector<Tensor>& received) const;
+  bool Counts(const MeasuredParameter& parameter) const;
   Tensor ChunkSums(const std::vector<Part>& parts) const;
 
   const std::vector<MeasuredParameter> parameters_;
   const StoreGroups groups_;
   const Stage* const stage_;
   const Device device_;
-  const bool cut_;                               // over data-parallel ranks
-  const bool exact_;                             // though cut
-  std::vector<int64_t> first_chunk_;             // by parameter
-  std::vector<std::vector<Fragment>> sent_;      // by the rank it is for
-  std::vector<std::vector<Fragment>> received_;  // by the rank it comes from
-  int64_t chunks_ = 0;                           // of all stages
-  int64_t message_ = 0;                          // bytes from each rank to each
+  const bool cut_;                    // over data-parallel ranks
+  const bool joins_;                  // data-parallel ranks count different parts
+  const bool exact_;                  // though cut
+  std::vector<int64_t> first_chunk_;  // by parameter
+  std::vector<Plan> plans_;           // one for each group of ranks, where exact
+  int64_t chunks_ = 0;                // of all stages
 };
 
 }  // namespace tessera::dist

@@ -10,9 +10,7 @@
 
 namespace tessera::dist {
 
-std::shared_ptr<ParameterShard> ParameterShard::Cut(const FlatBucket& bucket,
-                                                    std::shared_ptr<Communicator> group,
-                                                    const Device& place) {
+std::shared_ptr<ParameterShard> ParameterShard::Cut(const FlatBucket& bucket, const Device& place) {
   const NoGrad no_grad;
   std::shared_ptr<ParameterShard> shard(new ParameterShard);
   shard->device_ = bucket.device;
@@ -32,12 +30,12 @@ std::shared_ptr<ParameterShard> ParameterShard::Cut(const FlatBucket& bucket,
     shard->members_.push_back(
         {slot.name, storage, static_cast<size_t>(slot.offset) * DTypeSize(bucket.dtype)});
   }
-  const ElementRange mine = bucket.ShareOf(group->rank());
+  const ElementRange mine = bucket.Share();
   shard->owner_ = bucket.owner;
   shard->begin_ = mine.begin;
   shard->share_ = Empty({mine.end - mine.begin}, bucket.dtype, place);
   CopyInto(shard->share_, FlatView(full, mine.begin, mine.end - mine.begin));
-  shard->group_ = std::move(group);
+  shard->group_ = bucket.ranks;
   return shard;
 }
 

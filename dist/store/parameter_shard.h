@@ -28,9 +28,7 @@ class ParameterShard : public StorageKeeper, public std::enable_shared_from_this
  public:
   // Cuts the parameters as they are, keeps this rank's share on `place`, and releases them.
   // Collective where they are cut already.
-  static std::shared_ptr<ParameterShard> Cut(const FlatBucket& bucket,
-                                             std::shared_ptr<Communicator> group,
-                                             const Device& place);
+  static std::shared_ptr<ParameterShard> Cut(const FlatBucket& bucket, const Device& place);
   // The shard that a tensor's elements are kept in; nullptr where it has them itself.
   static std::shared_ptr<ParameterShard> Of(const Tensor& t);
 

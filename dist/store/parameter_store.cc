@@ -55,6 +55,7 @@ void DropOthers(const std::vector<nn::Parameter*>& all,
     for (const Tensor& tied : p.tied) kept.insert(tied.record().get());
   }
   for (const nn::Parameter* p : all) {
+    if (p->elsewhere) continue;
     if (RequiresGrad(p->tensor) && kept.count(p->tensor.record().get()) == 0) DropGrad(p->tensor);
   }
 }
@@ -135,13 +136,17 @@ void ParameterStore::FindSlots() {
       module->VisitParameters([&](nn::Parameter& p) { chunk_of[&p] = static_cast<int>(c); });
     }
   }
+  size_t order = 0;
   for (nn::Parameter* p : all) {
     if (p->tied_to != nullptr) continue;
+    const size_t place = order++;
+    if (p->elsewhere) continue;
     FlatSlot slot;
     slot.name = p->name;
     slot.leaf = p->tensor;
     slot.placement = p->placement;
-    slot.order = contents_.slots.size();
+    slot.ranks = contents_.ranks.HoldersOf(*p);
+    slot.order = place;
     slot.model = chunk_of.at(p);
     slot.gradient_group = p->gradient_group;
     slot.shared = std::find(shared.begin(), shared.end(), p->name) != shared.end();
@@ -163,6 +168,7 @@ void ParameterStore::FindSlots() {
     }
     contents_.slots.push_back(std::move(slot));
   }
+  contents_.num_parameters = order;
   DropOthers(all, contents_.parameters);
   TESSERA_CHECK(trained.empty(), "store", "'", trained.begin()->second.parameter->name,
                 "' is no parameter of the models");
@@ -170,25 +176,31 @@ void ParameterStore::FindSlots() {
 
 // Of the ranks that hold the same elements, one counts them.
 void ParameterStore::MakeNorm() {
+  const Stage* const stage = contents_.stage;
   std::vector<MeasuredParameter> measured;
   for (const FlatSlot& slot : contents_.slots) {
     if (!slot.trains) continue;
-    const bool owned = contents_.stage == nullptr || contents_.stage->Owns(slot.name);
+    const bool owned = stage == nullptr || stage->Owns(slot.name);
     const bool part = contents_.ranks.tensor->rank() == 0 || !slot.placement.is_whole();
-    measured.push_back({.name = slot.name,
-                        .numel = slot.numel(),
-                        .grad_dtype = GradDType(slot.leaf),
-                        .counted = owned && part,
-                        .pieces = policy_->GradientPieces(measured.size())});
+    measured.push_back(
+        {.index = stage == nullptr ? static_cast<int64_t>(slot.order) : stage->IndexOf(slot.name),
+         .numel = slot.numel(),
+         .grad_dtype = GradDType(slot.leaf),
+         .owned = owned,
+         .counted = owned && part,
+         .ranks = slot.ranks,
+         .pieces = policy_->GradientPieces(measured.size())});
   }
   const bool exact = options_.deterministic || contents_.ranks.data->size() == 1;
-  norm_ = std::make_unique<GradientNorm>(std::move(measured), contents_.ranks, contents_.stage,
+  const int64_t all =
+      stage == nullptr ? static_cast<int64_t>(contents_.num_parameters) : stage->num_parameters();
+  norm_ = std::make_unique<GradientNorm>(std::move(measured), all, contents_.ranks, stage,
                                          contents_.device(), exact);
 }
 
 void ParameterStore::Start() {
   if (!options_.shards_parameters()) {
-    BroadcastParameters(contents_.AllParameters(), contents_.ranks.data);
+    BroadcastParameters(contents_.AllParameters(), contents_.ranks);
   }
   optimizer().RefreshMasterWeights();
 }

@@ -2,13 +2,13 @@
 // The one owner of what training keeps of a model: parameters, gradients and the optimizer's
 // states, on all ranks that share them.
 //
-//   CutWhileBuilding(options, mesh.dp(), &build);           // where parameters are to be cut
+//   CutWhileBuilding(options, StoreGroupsOf(mesh), &build);  // where parameters are to be cut
 //   auto model = models::BuildModel(config, build);
 //   ParameterStore store(*model, optim::SplitByDecay(optim::ParametersOf(*model), {...}),
 //                        [](std::vector<optim::ParameterGroup> groups) {
 //                          return std::make_unique<optim::AdamW>(std::move(groups), adam);
 //                        },
-//                        {.data = mesh.dp(), .tensor = mesh.tp()}, options);
+//                        StoreGroupsOf(mesh), options);
 //   store.Start();
 //   for (each step) {
 //     store.optimizer().set_learning_rate(schedule.At(step));
@@ -39,6 +39,12 @@
 // Bits. With `deterministic` losses, norms and weights are those of one process, for any policy and
 // number of ranks: sums over ranks are a balanced tree (dist/store/gradient_lanes.h), and norms are
 // put together chunk by chunk (dist/store/gradient_norm.h). With one rank they are so without it.
+//
+// Experts that are on some of the data-parallel ranks (StoreGroups::experts) are replicated, or
+// shared out, by the ranks that hold the same ones (expert_data). With `deterministic` their
+// gradients are kept by the rank whose tokens they are of (nn::Parameter::by_source), summed over
+// expert_data, and then added up in the tree: data-parallel ranks are ordered so (dist/mesh/mesh.h)
+// that this is the tree over all of them.
 //
 // Cut parameters. A unit (a block) is gathered before its forward and backward passes, the next one
 // while it computes, and released afterwards. In between its parameters have no elements on any
@@ -126,9 +132,11 @@ class ParameterStore {
   // needed where parameters are cut. Collective.
   [[nodiscard]] GatheredScope Gather(const std::vector<nn::Parameter*>& parameters = {},
                                      GatherFor use = GatherFor::kReading);
-  // Whether ranks gather parameters in forward passes, so that all must run as many.
+  // Whether ranks gather parameters, or exchange tokens, in forward passes, so that all must run as
+  // many.
   bool forward_is_collective() const {
-    return options_.shards_parameters() && contents_.ranks.data->size() > 1;
+    return contents_.ranks.experts->size() > 1 ||
+           (options_.shards_parameters() && contents_.ranks.data->size() > 1);
   }
   // Why a step cannot be captured once and replayed: its memory is not the same every time. nullptr
   // when it can.

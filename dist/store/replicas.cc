@@ -9,15 +9,14 @@
 
 namespace tessera::dist {
 
-void BroadcastParameters(const std::vector<nn::Parameter*>& parameters,
-                         const std::shared_ptr<Communicator>& group) {
-  if (group->size() == 1) return;
+void BroadcastParameters(const std::vector<nn::Parameter*>& parameters, const StoreGroups& ranks) {
   const NoGrad no_grad;
   std::vector<CommHandlePtr> travelling;
   for (const nn::Parameter* p : parameters) {
     // Frozen weights may be their file's own bytes, on every rank.
-    if (p->tied_to != nullptr || p->tensor.storage()->read_only()) continue;
-    travelling.push_back(group->Broadcast(p->tensor.Detach(), 0));
+    if (p->tied_to != nullptr || p->elsewhere || p->tensor.storage()->read_only()) continue;
+    const auto& group = ranks.HoldersOf(*p);
+    if (group->size() > 1) travelling.push_back(group->Broadcast(p->tensor.Detach(), 0));
   }
   for (const CommHandlePtr& handle : travelling) handle->Wait();
 }

@@ -1,22 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 // What ranks that hold the same parameters must agree on.
 //
-//   BroadcastParameters(model.Parameters(), mesh.dp());   // before the first step
+//   BroadcastParameters(model.Parameters(), ranks);   // before the first step
 //   SumPartialGradients(model.Parameters());              // after each step's last micro-batch
 #ifndef TESSERA_DIST_STORE_REPLICAS_H_
 #define TESSERA_DIST_STORE_REPLICAS_H_
 
-#include <memory>
 #include <vector>
 
-#include "core/communicator.h"
+#include "dist/store/store_setup.h"
 #include "nn/module.h"
 
 namespace tessera::dist {
 
-// Every parameter, frozen ones too, becomes that of the group's rank 0.
-void BroadcastParameters(const std::vector<nn::Parameter*>& parameters,
-                         const std::shared_ptr<Communicator>& group);
+// Every parameter, frozen ones too, becomes that of the first of the ranks that hold it.
+void BroadcastParameters(const std::vector<nn::Parameter*>& parameters, const StoreGroups& ranks);
 
 // Sums the gradients of parameters that each rank of a tensor-parallel group has seen a part of
 // (norms and biases under sequence parallelism: nn::Parameter::gradient_group), in one message per

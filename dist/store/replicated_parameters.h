@@ -37,6 +37,7 @@ class ReplicatedParameters final : public StorePolicy {
   struct Leaf {
     std::string name;
     Tensor leaf;
+    std::shared_ptr<Communicator> ranks;  // that hold it
     int model;
   };
   void FindLeaves();
@@ -48,7 +49,6 @@ class ReplicatedParameters final : public StorePolicy {
 
   const StoreContents& contents_;
   const ZeroOptions options_;
-  const std::shared_ptr<Communicator> group_;
   std::vector<Leaf> leaves_;
   std::vector<size_t> order_;  // in which leaves are put into lanes
   std::unique_ptr<optim::Optimizer> optimizer_;

@@ -254,8 +254,9 @@ TEST(ReplicationTest, CheckReductionNamesTheRanks) {
     CommHandlePtr Broadcast(const Tensor& t, int root) override {
       return base_->Broadcast(t, root);
     }
-    CommHandlePtr AllToAll(const Tensor& o, const Tensor& i) override {
-      return base_->AllToAll(o, i);
+    CommHandlePtr AllToAll(const Tensor& o, const std::vector<int64_t>& receive_counts,
+                           const Tensor& i, const std::vector<int64_t>& send_counts) override {
+      return base_->AllToAll(o, receive_counts, i, send_counts);
     }
     CommHandlePtr Send(const Tensor& t, int d, int tag) override { return base_->Send(t, d, tag); }
     CommHandlePtr Receive(const Tensor& t, int s, int tag) override {
@@ -302,7 +303,7 @@ TEST(ReplicasTest, BroadcastAndPartialSums) {
     TwoParameters model({}, world);
     Fill(model.a.tensor.Detach(), world->rank() + 1.0);
     Fill(model.b.tensor.Detach(), world->rank() + 2.0);
-    BroadcastParameters(model.Parameters(), world);
+    BroadcastParameters(model.Parameters(), {.data = world});
     EXPECT_EQ(model.a.tensor.ToVector<float>(), std::vector<float>(3, 1.0F));
     EXPECT_EQ(model.b.tensor.ToVector<float>(), std::vector<float>(4, 2.0F));
     SetGrad(model.a.tensor, Full({3}, world->rank() + 1.0));

@@ -23,18 +23,19 @@ void ShardedParameters::MakeLanes() {
     const FlatBucket& bucket = buckets_[b];
     if (!bucket.trains) continue;
     for (size_t use = 0; use <= bucket.slots.front().tied.size(); ++use) {
-      Made& lane =
-          made.emplace_back(Made{.layout = {.leaves = {},
-                                            .dtype = bucket.grad_dtype,
-                                            .device = bucket.device,
-                                            .model = bucket.model,
-                                            .elements = bucket.elements,
-                                            .accumulates = !options_.shards_gradients() ||
-                                                           (group_->size() == 1 && !offloaded_[b]),
-                                            .whole = bucket.owner >= 0},
-                                 .bucket = b,
-                                 .use = use,
-                                 .last_arrival = 0});
+      Made& lane = made.emplace_back(
+          Made{.layout = {.leaves = {},
+                          .dtype = bucket.grad_dtype,
+                          .device = bucket.device,
+                          .group = bucket.ranks,
+                          .model = bucket.model,
+                          .elements = bucket.elements,
+                          .accumulates = !options_.shards_gradients() ||
+                                         (bucket.ranks->size() == 1 && !offloaded_[b]),
+                          .whole = bucket.owner >= 0},
+               .bucket = b,
+               .use = use,
+               .last_arrival = 0});
       for (const FlatSlot& slot : bucket.slots) {
         const Tensor& leaf = use == 0 ? slot.leaf : slot.tied[use - 1];
         lane.layout.leaves.push_back({slot.name, leaf, slot.offset, 0});
@@ -57,7 +58,7 @@ void ShardedParameters::MakeLanes() {
   // collectives.
   const bool in_order = !(options_.shards_parameters() && options_.find_unused_parameters);
   lanes_ = std::make_unique<GradientLanes>(
-      std::move(layouts), group_,
+      std::move(layouts),
       GradientLanes::Options{.models = static_cast<int>(contents_.chunks.size()),
                              .deterministic = options_.deterministic,
                              .overlap = options_.overlap && in_order,
@@ -69,7 +70,7 @@ void ShardedParameters::MakeLanes() {
 void ShardedParameters::Keep(size_t l, const Tensor& sum) {
   Lane& lane = kept_[l];
   const FlatBucket& bucket = buckets_[lane.bucket];
-  const bool others = bucket.owner >= 0 && bucket.owner != group_->rank();
+  const bool others = bucket.owner >= 0 && bucket.owner != bucket.ranks->rank();
   const Tensor part = others ? Empty({0}, sum.dtype(), sum.device()) : sum;
   const bool first = lanes_->keeps_whole(l) || lanes_->in_first_micro_batch(l);
   // The lane's memory is there in any case.
@@ -81,12 +82,12 @@ void ShardedParameters::Keep(size_t l, const Tensor& sum) {
     } else {
       AddInto(lane.share, host);
     }
-  } else if (group_->size() == 1) {
+  } else if (bucket.ranks->size() == 1) {
     lane.share = part;
   } else if (!first) {
     AddInto(lane.share, part);
   } else if (stays && bucket.owner < 0) {
-    lane.share = FlatView(lanes_->whole(l), group_->rank() * bucket.share, bucket.share);
+    lane.share = FlatView(lanes_->whole(l), bucket.ranks->rank() * bucket.share, bucket.share);
     CopyInto(lane.share, part);
   } else {
     const bool exact = part.storage()->bytes() == static_cast<size_t>(part.nbytes());
@@ -110,6 +111,10 @@ void ShardedParameters::FinishGradients() {
   if (units_ != nullptr) units_->ReleaseAll();
   lanes_->Finish();
   lanes_->ShareUse(options_.find_unused_parameters);
+  // Ranks of a tensor-parallel group add what the data-parallel ranks have added, all of it.
+  for (size_t b = 0; b < buckets_.size(); ++b) {
+    if (buckets_[b].trains && buckets_[b].slots.front().parameter.adds_in_tree) Join(b);
+  }
   SumPartial();
   if (contents_.stage != nullptr) JoinOverStages();
   for (size_t b = 0; b < buckets_.size(); ++b) {
@@ -125,7 +130,8 @@ void ShardedParameters::FinishGradients() {
 void ShardedParameters::SumPartial() {
   for (const Lane& lane : kept_) {
     const auto& partial = buckets_[lane.bucket].gradient_group;
-    if (partial == nullptr || partial->size() == 1 || lane.share.numel() == 0) continue;
+    if (partial == nullptr || partial->size() == 1) continue;
+    if (!lane.share.defined() || lane.share.numel() == 0) continue;
     partial->AllReduce(lane.share, ReduceOp::kSum)->Wait();
   }
 }
@@ -161,17 +167,17 @@ void ShardedParameters::JoinOverStages() {
 // The gradients of a parameter's uses become one, the parameter's own first.
 void ShardedParameters::Join(size_t bucket) {
   const std::vector<size_t>& uses = lanes_of_[bucket];
-  const size_t own = uses.front();
+  if (uses.size() == 1) return;
+  std::vector<Tensor> shares;
+  for (const size_t l : uses) shares.push_back(lanes_->used(l, 0) ? kept_[l].share : Tensor());
+  const Tensor sum =
+      optim::SumOfUses(std::move(shares), buckets_[bucket].slots.front().parameter.adds_in_tree);
   for (const size_t l : uses) {
-    if (l == own || !lanes_->used(l, 0)) continue;
-    if (lanes_->used(own, 0)) {
-      AddInto(kept_[own].share, kept_[l].share);
-    } else {
-      kept_[own].share = kept_[l].share;
-      lanes_->set_used(own, 0, true);
-    }
-    DropShare(l);
+    if (l != uses.front() && lanes_->used(l, 0)) DropShare(l);
   }
+  if (!sum.defined()) return;
+  kept_[uses.front()].share = sum;
+  lanes_->set_used(uses.front(), 0, true);
 }
 
 void ShardedParameters::DropShare(size_t l) {
@@ -184,7 +190,7 @@ void ShardedParameters::DropShare(size_t l) {
 std::vector<ElementRange> ShardedParameters::GradientPieces(size_t i) const {
   const FlatBucket& bucket = buckets_[places_[i].bucket];
   std::vector<ElementRange> pieces;
-  for (int r = 0; r < group_->size(); ++r) {
+  for (int r = 0; r < bucket.ranks->size(); ++r) {
     pieces.push_back(bucket.PieceOf(bucket.slots[places_[i].slot], r));
   }
   return pieces;
@@ -195,7 +201,7 @@ Tensor ShardedParameters::GradientOf(const Place& place) const {
   const FlatBucket& bucket = buckets_[place.bucket];
   const size_t l = lanes_of_[place.bucket].front();
   if (!lanes_->used(l, place.slot)) return Tensor();
-  return bucket.PieceOfShare(kept_[l].share, bucket.slots[place.slot], group_->rank());
+  return bucket.PieceOfShare(kept_[l].share, bucket.slots[place.slot], bucket.ranks->rank());
 }
 
 std::vector<Tensor> ShardedParameters::PiecesOf(size_t bucket) const {

@@ -21,11 +21,11 @@ ShardedOptimizer::ShardedOptimizer(const StoreContents& contents,
     groups_.push_back(group);
     groups_.back().parameters.clear();
   }
-  const int rank = contents.ranks.data->rank();
   const Device device = contents.device();
   Tensor learning_rate;
   for (size_t b = 0; b < buckets.size(); ++b) {
     const FlatBucket& bucket = buckets[b];
+    const int rank = bucket.ranks->rank();
     Part part;
     if (bucket.trains) {
       part.share = std::move(shares[b]);

@@ -16,7 +16,7 @@ ShardedParameters::ShardedParameters(const StoreContents& contents,
                                      const OptimizerFactory& make_optimizer,
                                      const ZeroOptions& options,
                                      std::function<void(const optim::StepInputs&)> step)
-    : contents_(contents), options_(options), group_(contents.ranks.data) {
+    : contents_(contents), options_(options) {
   for (const FlatSlot& slot : contents.slots) {
     for (const Tensor& tied : slot.tied) {
       TESSERA_CHECK(IsLeaf(tied) && GradDType(tied) == GradDType(slot.leaf), "store",
@@ -56,9 +56,9 @@ std::vector<Unit> ShardedParameters::MakeBuckets() {
                                [](const FlatSlot& slot) { return !slot.trains; }),
                 slots.end());
   }
-  ChooseOwners(group_->size(), &slots);
+  ChooseOwners(&slots);
   std::reverse(slots.begin(), slots.end());  // about the order in which gradients come
-  buckets_ = MakeFlatBuckets(std::move(slots), group_->size(), cap);
+  buckets_ = MakeFlatBuckets(std::move(slots), cap);
   return units;
 }
 
@@ -86,7 +86,7 @@ std::vector<Tensor> ShardedParameters::Flatten() {
                               static_cast<size_t>(slot.offset) * DTypeSize(bucket.dtype));
     }
     flats_.push_back(flat);
-    const ElementRange mine = bucket.ShareOf(group_->rank());
+    const ElementRange mine = bucket.Share();
     shares.push_back(FlatView(flat, mine.begin, mine.end - mine.begin));
   }
   return shares;
@@ -97,7 +97,7 @@ std::vector<Tensor> ShardedParameters::Shard(std::vector<Unit> units) {
   std::vector<std::vector<std::shared_ptr<ParameterShard>>> of_units(units.size());
   for (const FlatBucket& bucket : buckets_) {
     const Device place = options_.offload_parameters ? HostMemoryOf(bucket.device) : bucket.device;
-    shards_.push_back(ParameterShard::Cut(bucket, group_, place));
+    shards_.push_back(ParameterShard::Cut(bucket, place));
     shares.push_back(shards_.back()->share());
     if (bucket.persistent) {
       persistent_.push_back(GatheredScope({bucket.slots.front().leaf}));
@@ -178,12 +178,13 @@ void ShardedParameters::Step(const optim::StepInputs& inputs) {
       continue;
     }
     for (const FlatSlot& slot : bucket.slots) slot.leaf.storage()->BumpVersion();
-    if (group_->size() == 1) continue;
+    Communicator& group = *bucket.ranks;
+    if (group.size() == 1) continue;
     if (bucket.owner >= 0) {
-      travelling.push_back(group_->Broadcast(flats_[b], bucket.owner));
+      travelling.push_back(group.Broadcast(flats_[b], bucket.owner));
     } else {
-      const Tensor share = FlatView(flats_[b], group_->rank() * bucket.share, bucket.share);
-      travelling.push_back(group_->AllGather(flats_[b], share));
+      const Tensor share = FlatView(flats_[b], group.rank() * bucket.share, bucket.share);
+      travelling.push_back(group.AllGather(flats_[b], share));
     }
   }
   optimizer_->Advance(early_.value_or(inputs));
@@ -211,8 +212,9 @@ void ShardedParameters::AppendTensors(std::vector<CheckpointTensor>* entries) {
   }
   for (size_t b = 0; b < shards_.size(); ++b) {
     for (const FlatSlot& slot : buckets_[b].slots) {
-      const ElementRange range = buckets_[b].PieceOf(slot, group_->rank());
-      const Tensor piece = buckets_[b].PieceOfShare(shards_[b]->share(), slot, group_->rank());
+      const int rank = buckets_[b].ranks->rank();
+      const ElementRange range = buckets_[b].PieceOf(slot, rank);
+      const Tensor piece = buckets_[b].PieceOfShare(shards_[b]->share(), slot, rank);
       AppendPieceEntries("model." + slot.name, piece, slot.placement, range, entries);
     }
   }

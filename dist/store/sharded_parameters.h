@@ -77,7 +77,6 @@ class ShardedParameters final : public StorePolicy {
 
   const StoreContents& contents_;
   const ZeroOptions options_;
-  const std::shared_ptr<Communicator> group_;
   std::vector<FlatBucket> buckets_;
   std::vector<Place> places_;                            // of the parameters that train
   std::vector<bool> offloaded_;                          // by bucket

@@ -28,6 +28,7 @@ struct StoreContents {
   std::vector<optim::ParameterGroup> groups = {};
   NeedsWhole needs_whole = nullptr;
   std::vector<FlatSlot> slots = {};               // of all parameters, in the models' order
+  size_t num_parameters = 0;                      // those of other ranks' experts too
   std::vector<optim::Parameter> parameters = {};  // of those that train, likewise
 
   std::vector<nn::Parameter*> AllParameters() const;

@@ -11,6 +11,10 @@ Tensor At(const Tensor& t, const Device& device) {
 
 }  // namespace
 
+StoreGroups StoreGroupsOf(const Mesh& mesh) {
+  return {.data = mesh.dp(), .tensor = mesh.tp(), .experts = mesh.ep(), .expert_data = mesh.edp()};
+}
+
 optim::StepInputs InputsAt(const optim::StepInputs& inputs, const Device& device) {
   return {At(inputs.clip_factor, device), At(inputs.loss_scale, device),
           At(inputs.found_inf, device)};

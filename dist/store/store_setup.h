@@ -8,6 +8,8 @@
 #include <vector>
 
 #include "core/communicator.h"
+#include "dist/mesh/mesh.h"
+#include "nn/module.h"
 #include "optim/optimizer.h"
 
 namespace tessera::dist {
@@ -18,7 +20,18 @@ struct StoreGroups {
   std::shared_ptr<Communicator> data = SingleProcessCommunicator();
   // Ranks that hold other parts of each parameter.
   std::shared_ptr<Communicator> tensor = SingleProcessCommunicator();
+  // Of `data`, those that share out the experts, and those that hold the same ones (dist/mesh).
+  std::shared_ptr<Communicator> experts = SingleProcessCommunicator();
+  std::shared_ptr<Communicator> expert_data = nullptr;  // where there are several experts' ranks
+
+  // The ranks that hold the same parts of a parameter.
+  const std::shared_ptr<Communicator>& HoldersOf(const nn::Parameter& p) const {
+    return p.expert_group == nullptr ? data : expert_data;
+  }
 };
+
+// Those of a mesh.
+StoreGroups StoreGroupsOf(const Mesh& mesh);
 
 // Makes an optimizer over some parameters, in groups. A store that cuts parameters asks for one per
 // bucket, over 1-d pieces that keep the parameters' names.

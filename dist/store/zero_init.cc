@@ -13,17 +13,18 @@ namespace tessera::dist {
 
 // The shards belong to the parameters' storages, so that a store that cuts a parameter anew lets go
 // of the old shard.
-void CutWhileBuilding(const ZeroOptions& options, const std::shared_ptr<Communicator>& group,
+void CutWhileBuilding(const ZeroOptions& options, const StoreGroups& ranks,
                       nn::BuildContext* build) {
   if (!options.shards_parameters()) return;
-  build->on_parameter = [group, to_host = options.offload_parameters](nn::Parameter& p) {
+  build->on_parameter = [ranks, to_host = options.offload_parameters](nn::Parameter& p) {
     FlatSlot slot;
     slot.name = p.name;
     slot.leaf = p.tensor;
+    slot.ranks = ranks.HoldersOf(p);
     std::vector<FlatSlot> slots;
     slots.push_back(std::move(slot));
-    const FlatBucket bucket = MakeFlatBuckets(std::move(slots), group->size(), 0).front();
-    ParameterShard::Cut(bucket, group, to_host ? HostMemoryOf(bucket.device) : bucket.device);
+    const FlatBucket bucket = MakeFlatBuckets(std::move(slots), 0).front();
+    ParameterShard::Cut(bucket, to_host ? HostMemoryOf(bucket.device) : bucket.device);
   };
   build->around_loading = [](nn::Parameter& p, const std::function<void()>& write) {
     const GatheredScope scope({p.tensor}, GatherFor::kOverwriting);

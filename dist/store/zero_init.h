@@ -2,7 +2,7 @@
 // Building a model of which no rank ever holds the whole (DeepSpeed's `zero.Init`, Colossal-AI's
 // `ZeroInitContext`).
 //
-//   CutWhileBuilding(options, mesh.dp(), &build);
+//   CutWhileBuilding(options, StoreGroupsOf(mesh), &build);
 //   auto model = models::BuildModel(config, build);
 //   ParameterStore store(*model, ..., options);       // takes the shards over
 //
@@ -13,17 +13,15 @@
 #ifndef TESSERA_DIST_STORE_ZERO_INIT_H_
 #define TESSERA_DIST_STORE_ZERO_INIT_H_
 
-#include <memory>
-
-#include "core/communicator.h"
+#include "dist/store/store_setup.h"
 #include "dist/store/zero_options.h"
 #include "nn/module.h"
 
 namespace tessera::dist {
 
-// Makes `build` cut parameters over `group` (in host memory, where they are to be off-loaded) if
-// the policy does; else leaves it as it is.
-void CutWhileBuilding(const ZeroOptions& options, const std::shared_ptr<Communicator>& group,
+// Makes `build` cut parameters over the ranks that hold the same (in host memory, where they are to
+// be off-loaded) if the policy does; else leaves it as it is.
+void CutWhileBuilding(const ZeroOptions& options, const StoreGroups& ranks,
                       nn::BuildContext* build);
 
 }  // namespace tessera::dist

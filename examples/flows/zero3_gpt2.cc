@@ -98,7 +98,7 @@ Status TrainWithStore(const Flags& flags, const dist::World& world) {
                                     .offload_optimizer = flags.zero == 3,
                                     .offload_parameters = flags.zero == 3};
   nn::BuildContext build = {.device = world.device, .seed = 42};
-  dist::CutWhileBuilding(policy, mesh.dp(), &build);  // ZeroInitContext
+  dist::CutWhileBuilding(policy, dist::StoreGroupsOf(mesh), &build);  // ZeroInitContext
   TESSERA_ASSIGN_OR_RETURN(const auto model, models::LoadModel(flags.model, {.build = build}));
   model->set_checkpoint_activations(true);
   dist::ParameterStore store(
@@ -107,7 +107,7 @@ Status TrainWithStore(const Flags& flags, const dist::World& world) {
         return std::make_unique<optim::AdamW>(std::move(groups),
                                               optim::AdamOptions{.lr = flags.lr});
       },
-      {.data = mesh.dp(), .tensor = mesh.tp()}, policy);
+      dist::StoreGroupsOf(mesh), policy);
   store.Start();
   return RunSteps(flags, world, [&](const models::Bundle& batch, int64_t step) {
     models::RunOptions options = {.keep_logits = false};

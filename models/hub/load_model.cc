@@ -84,6 +84,7 @@ Status LoadEntry(const Model& model, const EntryMatch& match, const WeightFiles&
   nn::Parameter& parameter = *match.parameter;
   if (parameter.tensor.device().is_meta()) return OkStatus();  // quantised, and made already
   const int64_t bytes = weights.Find(match.entry)->nbytes;
+  if (parameter.elsewhere) return counter->Add(bytes);
   if (QuantTypeOfEntry(match.entry)) {
     Status status;
     Write(model, parameter, [&] {

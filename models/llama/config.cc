@@ -80,11 +80,11 @@ void ReadWindows(const json& json, const LlamaType& type, size_t layers, ConfigR
   if (named && type.windows == LlamaWindows::kNamed) used = true;
   for (size_t i = 0; i < layers && used; ++i) {
     const auto number = static_cast<int64_t>(i);
-    const bool slides = type.name == "qwen3_moe" ? true
-                        : named                  ? (*named)[i]
-                        : pattern                ? (number + 1) % period != 0
-                        : c->rotates.empty()     ? number >= first
-                                                 : !c->rotates[i];
+    const bool slides = type.windows == LlamaWindows::kAsked ? true
+                        : named                              ? (*named)[i]
+                        : pattern                            ? (number + 1) % period != 0
+                        : c->rotates.empty()                 ? number >= first
+                                                             : !c->rotates[i];
     if (slides) c->windows[i] = window;
   }
 }

@@ -8,10 +8,10 @@
 //   };
 //
 // Balance, as transformers' load_balancing_loss_func has it (Fedus et al. 2021, "Switch
-// Transformers", over k experts per token): E * sum over e of f_e P_e, where f_e is the mean over
-// tokens and layers of how often expert e is chosen, and P_e that of its probability. Tokens of
-// padding do not count. A layer adds to `router_sums`, and the head makes the loss of them, so that
-// it is one over all layers on any pipeline.
+// Transformers", over k experts per token): E * sum over e of f_e P_e. f_e is the number of tokens
+// that choose expert e, and P_e the sum of its probabilities, both divided by the number of tokens
+// and averaged over the layers. Tokens of padding do not count. A layer adds to `router_sums`, and
+// the head makes the loss of them, so that it is one over all layers on any pipeline.
 #ifndef TESSERA_MODELS_LLAMA_EXPERTS_H_
 #define TESSERA_MODELS_LLAMA_EXPERTS_H_
 

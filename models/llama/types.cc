@@ -200,6 +200,7 @@ LlamaType Qwen2Moe() {
 LlamaType Qwen3Moe() {
   LlamaType type = Qwen3();
   type.name = "qwen3_moe";
+  type.windows = LlamaWindows::kAsked;
   type.divides_width = true;
   LlamaConfig& c = type.defaults;
   c.hidden_size = 2048;

@@ -16,6 +16,7 @@ namespace tessera::models {
 enum class LlamaWindows {
   kNone,
   kAll,
+  kAsked,    // all, with `use_sliding_window`
   kNamed,    // those of `layer_types`, with `use_sliding_window`
   kQwen,     // the same; without `layer_types` from number `max_window_layers` on
   kPattern,  // those of `layer_types`, or all but every n-th

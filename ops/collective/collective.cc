@@ -2,6 +2,7 @@
 #include "ops/collective/collective.h"
 
 #include <memory>
+#include <numeric>
 #include <utility>
 
 #include "autograd/autograd.h"
@@ -175,6 +176,27 @@ Tensor ReduceScatterToGroup(const Tensor& x, int dim, const Group& group) {
   const int64_t size = x.size(dim);
   return Recorded("reduce_scatter_to_group", x, ReduceScattered(x.Detach(), dim, group),
                   [group, dim, size](const Tensor& g) { return Gathered(g, dim, size, group); });
+}
+
+Tensor ExchangeRows(const Tensor& x, const std::vector<int64_t>& send,
+                    const std::vector<int64_t>& receive, const Group& group) {
+  if (Alone(group)) return x;
+  const auto exchange = [group](const Tensor& rows, const std::vector<int64_t>& to,
+                                const std::vector<int64_t>& from) {
+    Shape shape = rows.shape();
+    shape[0] = std::accumulate(from.begin(), from.end(), int64_t{0});
+    const Shape row(shape.begin() + 1, shape.end());
+    const auto elements = [n = row.numel()](std::vector<int64_t> counts) {
+      for (int64_t& count : counts) count *= n;
+      return counts;
+    };
+    Tensor out = Empty(shape, rows.dtype(), rows.device());
+    group->AllToAll(out, elements(from), Contiguous(rows), elements(to))->Wait();
+    return out;
+  };
+  return Recorded(
+      "exchange_rows", x, exchange(x.Detach(), send, receive),
+      [exchange, send, receive](const Tensor& g) { return exchange(g, receive, send); });
 }
 
 }  // namespace tessera

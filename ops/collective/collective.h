@@ -13,6 +13,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "core/communicator.h"
 #include "core/tensor.h"
@@ -38,6 +39,11 @@ Tensor AllGatherToGroup(const Tensor& x, int dim, int64_t size, const Group& gro
 // Forward: this rank's share of the sum of the ranks' x. Backward: the shares' gradients side by
 // side.
 Tensor ReduceScatterToGroup(const Tensor& x, int dim, const Group& group);
+
+// Expert parallelism. Forward: rows of x go to the ranks, the first send[0] to rank 0 and so on,
+// and receive[r] rows come from rank r, one rank's behind the other's. Backward: gradients go back.
+Tensor ExchangeRows(const Tensor& x, const std::vector<int64_t>& send,
+                    const std::vector<int64_t>& receive, const Group& group);
 
 }  // namespace tessera
 

@@ -16,10 +16,12 @@ std::vector<Parameter> ParametersOf(const std::vector<nn::Parameter*>& all) {
   std::vector<Parameter> parameters;
   std::map<const nn::Parameter*, size_t> index;
   for (const nn::Parameter* p : all) {
-    if (p->tied_to != nullptr || !RequiresGrad(p->tensor)) continue;
+    if (p->tied_to != nullptr || p->elsewhere || !RequiresGrad(p->tensor)) continue;
     index[p] = parameters.size();
     parameters.push_back({.name = p->name,
                           .tensor = p->tensor,
+                          .tied = p->by_source,
+                          .adds_in_tree = !p->by_source.empty(),
                           .placement = p->placement,
                           .group = p->part_group,
                           .table = p->table});

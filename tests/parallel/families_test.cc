@@ -7,6 +7,7 @@
 //   - on the meta device (the same peak of memory),
 //   - with the hidden states of every layer, and with smoothed labels,
 //   - on many threads at once (the same bits),
+//   - with experts on two ranks (the same bits),
 //   - writing texts, of which some begin where others have ended (the same texts),
 //   - with weights in another form than dense, attached by name.
 #include <gtest/gtest.h>
@@ -14,6 +15,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <iterator>
 #include <limits>
 #include <map>
 #include <string>
@@ -86,6 +88,7 @@ Outcome OneProcess(const FamilyCase& family, bool recompute = false, bool keep_l
   const auto model = Build(family, {}, recompute);
   RunOptions options = Options();
   options.keep_logits = keep_logits;
+  options.context.micro_batch = variation;
   const Tensor loss = model->Run(family.inputs(variation), options).at(keys::kLoss);
   Outcome outcome{.loss = loss.Item()};
   Backward(loss);
@@ -394,10 +397,12 @@ TEST_P(FamiliesTest, HalfPrecisionIsNearFloat32) {
       const auto model = Build(
           GetParam(),
           {.dtype = precision.dtype, .tensor_parallel = world, .sequence_parallel = sequence});
+      RunOptions options = Options();
+      options.context.micro_batch = variation;
       Tensor loss;
       {
         const AutocastScope autocast(precision.products);
-        loss = model->Run(GetParam().inputs(variation), Options()).at(keys::kLoss);
+        loss = model->Run(GetParam().inputs(variation), options).at(keys::kLoss);
       }
       Backward(loss);
       for (nn::Parameter* p : model->Parameters()) {
@@ -565,6 +570,52 @@ TEST_P(FamiliesTest, WeightsTakeAnyFormByTheirNames) {
     EXPECT_LE(Distance(outcome, reference), 2e-5);
   }
 }
+
+class ExpertFamiliesTest : public FamiliesTest {};
+
+// Two ranks have a share of the experts each, and other rows: the bits of each alone.
+TEST_P(ExpertFamiliesTest, ExpertParallel) {
+  const std::vector<Outcome> alone = {OneProcess(GetParam(), false, false, 0),
+                                      OneProcess(GetParam(), false, false, 1)};
+  for (const bool recompute : {false, true}) {
+    RunRanks(2, [&](std::shared_ptr<Communicator> world) {
+      const auto rank = static_cast<size_t>(world->rank());
+      const auto model =
+          Build(GetParam(), {.expert_parallel = world, .gradients_by_source = true}, recompute);
+      RunOptions options = Options();
+      options.context.micro_batch = rank;
+      const Tensor loss = model->Run(GetParam().inputs(rank), options).at(keys::kLoss);
+      EXPECT_EQ(loss.Item(), alone[rank].loss);
+      Backward(loss);
+      int here = 0;
+      for (nn::Parameter* p : model->Parameters()) {
+        if (!p->can_train || p->elsewhere || !Grad(p->tensor).defined()) continue;
+        const auto same = [&](const Tensor& leaf, size_t source) {
+          EXPECT_EQ(Grad(leaf).ToVector<float>(), alone[source].gradients.at(p->name))
+              << p->name << " of rank " << source;
+        };
+        if (p->expert_group == nullptr) {
+          same(p->tensor, rank);
+          continue;
+        }
+        ++here;
+        same(p->tensor, 0);
+        same(p->by_source.at(0), 1);
+      }
+      EXPECT_GT(here, 0);
+    });
+  }
+}
+
+std::vector<FamilyCase> ExpertFamilies() {
+  std::vector<FamilyCase> families;
+  std::copy_if(FamilyCases().begin(), FamilyCases().end(), std::back_inserter(families),
+               HasExperts);
+  return families;
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, ExpertFamiliesTest, testing::ValuesIn(ExpertFamilies()),
+                         [](const auto& info) { return info.param.name; });
 
 INSTANTIATE_TEST_SUITE_P(Families, FamiliesTest, testing::ValuesIn(FamilyCases()),
                          [](const auto& info) { return info.param.name; });

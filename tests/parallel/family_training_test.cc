@@ -114,7 +114,7 @@ Outcome Train(const FamilyCase& family, const Layout& layout, const Precision& p
     options.find_unused_parameters = true;
     dist::ParameterStore store(
         **model, optim::SplitByDecay(optim::ParametersOf(**model), {.weight_decay = 0.1}), make,
-        {.data = mesh.dp(), .tensor = mesh.tp()}, options);
+        dist::StoreGroupsOf(mesh), options);
     const int64_t mine = kMicroBatches / dp;
     for (int step = 0; step < steps; ++step) {
       store.BeginStep(mine);

@@ -44,6 +44,7 @@ struct Layout {
   bool cpu_offload = false;
   std::string optimizer = "adamw";
   std::string run = {};  // another run than the usual one (ConfigFor)
+  int ep = 1;
 
   int world() const { return dp * tp * pp; }
   bool same_bits() const { return tp == 1 && (deterministic || dp == 1); }
@@ -60,7 +61,8 @@ const std::regex kDash("-");
 std::ostream& operator<<(std::ostream& out, const Layout& l) {
   return out << "dp" << l.dp << "_tp" << l.tp << (l.sequence_parallel ? "_sp" : "") << "_acc"
              << l.accumulation << (l.deterministic ? "" : "_fast") << "_" << l.dtype
-             << (l.pp > 1 ? Concat("_pp", l.pp) : "") << std::regex_replace(l.schedule, kDash, "")
+             << (l.ep > 1 ? Concat("_ep", l.ep) : "") << (l.pp > 1 ? Concat("_pp", l.pp) : "")
+             << std::regex_replace(l.schedule, kDash, "")
              << (l.zero > 0 ? Concat("_zero", l.zero) : "") << (l.cpu_offload ? "_offload" : "")
              << (l.optimizer == "adamw" ? "" : "_" + l.optimizer)
              << (l.run.empty() ? "" : "_" + l.run);
@@ -150,6 +152,7 @@ RunConfig ConfigFor(const Layout& layout, const std::string& name) {
   config.tp = layout.tp;
   config.sequence_parallel = layout.sequence_parallel;
   config.deterministic = layout.deterministic;
+  config.ep = layout.ep;
   config.pp = layout.pp;
   if (!layout.schedule.empty()) config.schedule = layout.schedule;
   config.zero = layout.zero;
@@ -252,7 +255,7 @@ Outcome RunLayout(const Layout& layout, const std::string& name, int64_t stop_af
     setup->model->VisitParameters([&](nn::Parameter& p) {
       if (p.tensor.device().is_meta()) return;         // quantised
       const dist::GatheredScope gathered({p.tensor});  // what ZeRO-3 has cut; on all ranks
-      const Tensor whole = dist::Unshard(p.tensor, p.placement, mesh->tp());
+      const Tensor whole = dist::Unshard(p, *mesh);
       std::vector<float> values = CastCopy(whole, DType::kFloat32).ToVector<float>();
       if (mesh->dp()->rank() > 0 || mesh->tp()->rank() > 0 || p.tied_to != nullptr) return;
       const std::lock_guard<std::mutex> lock(mutex);
@@ -446,6 +449,34 @@ std::vector<Layout> RunLayouts() {
     layout.run = "experts";
     layouts.push_back(layout);
   }
+  // Experts on some of the ranks, of one source of tokens and of several, and what is cut of them.
+  for (Layout layout :
+       {Layout{.dp = 2, .accumulation = 2, .ep = 2}, Layout{.dp = 4, .accumulation = 1, .ep = 2},
+        Layout{.dp = 4, .accumulation = 1, .ep = 4},
+        Layout{.dp = 4, .accumulation = 1, .zero = 1, .ep = 2},
+        Layout{.dp = 4, .accumulation = 1, .zero = 2, .ep = 2},
+        Layout{.dp = 4, .accumulation = 1, .zero = 3, .ep = 2},
+        Layout{.dp = 4, .accumulation = 1, .zero = 3, .ep = 4},
+        Layout{.dp = 2, .accumulation = 2, .zero = 2, .cpu_offload = true, .ep = 2},
+        Layout{.dp = 2, .accumulation = 2, .dtype = "bfloat16", .zero = 1, .ep = 2},
+        Layout{.dp = 4, .accumulation = 1, .deterministic = false, .ep = 2},
+        Layout{.dp = 4, .accumulation = 1, .deterministic = false, .zero = 3, .ep = 2},
+        Layout{.dp = 2, .tp = 2, .sequence_parallel = true, .accumulation = 2, .ep = 2},
+        Layout{.dp = 2, .tp = 2, .accumulation = 2, .zero = 3, .ep = 2},
+        Layout{.dp = 2, .accumulation = 2, .pp = 2, .schedule = "zb-h1", .ep = 2},
+        Layout{.dp = 4, .accumulation = 1, .pp = 2, .zero = 1, .ep = 2},
+        Layout{.dp = 4, .accumulation = 1, .zero = 1, .optimizer = "adafactor", .ep = 2},
+        Layout{.dp = 2, .accumulation = 2, .zero = 3, .optimizer = "muon", .ep = 2}}) {
+    layout.run = "experts";
+    layouts.push_back(layout);
+  }
+  for (Layout layout :
+       {Layout{.dp = 4, .accumulation = 1, .ep = 2}, Layout{.dp = 4, .accumulation = 1, .ep = 4},
+        Layout{.dp = 2, .accumulation = 2, .zero = 3, .ep = 2},
+        Layout{.dp = 2, .accumulation = 2, .pp = 2, .ep = 2}}) {
+    layout.run = "experts_lora";
+    layouts.push_back(layout);
+  }
   // Weights that have no elements; ranks that split them round activations elsewhere.
   for (Layout layout :
        {Layout{.dp = 2, .accumulation = 2}, Layout{.dp = 2, .accumulation = 2, .zero = 2},
@@ -534,6 +565,22 @@ std::vector<Change> OptimizerChanges() {
 }
 
 INSTANTIATE_TEST_SUITE_P(Optimizers, ChangeTest, testing::ValuesIn(OptimizerChanges()),
+                         testing::PrintToStringParamName());
+
+// Experts move to other ranks.
+std::vector<Change> ExpertChanges() {
+  std::vector<Change> changes;
+  const Layout two = {.dp = 4, .accumulation = 1, .zero = 1, .ep = 2};
+  const Layout four = {.dp = 4, .accumulation = 1, .zero = 3, .ep = 4};
+  for (Change change : {Change{kOne, two}, Change{two, four}, Change{four, kDp2, true},
+                        Change{{.dp = 2, .accumulation = 2, .pp = 2, .ep = 2}, kOne}}) {
+    change.from.run = change.to.run = "experts";
+    changes.push_back(change);
+  }
+  return changes;
+}
+
+INSTANTIATE_TEST_SUITE_P(Experts, ChangeTest, testing::ValuesIn(ExpertChanges()),
                          testing::PrintToStringParamName());
 
 INSTANTIATE_TEST_SUITE_P(

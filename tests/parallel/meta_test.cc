@@ -11,6 +11,7 @@
 // lies between that of meta and the two peaks together: they are equal where there is none of it.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <memory>
@@ -112,7 +113,7 @@ std::unique_ptr<models::Model> Build(const Case& c, const Mesh& mesh, const Devi
                          .seed = 11,
                          .tensor_parallel = mesh.tp(),
                          .sequence_parallel = c.layout.sequence_parallel};
-  dist::CutWhileBuilding(c.layout.zero, mesh.dp(), &build);
+  dist::CutWhileBuilding(c.layout.zero, dist::StoreGroupsOf(mesh), &build);
   const nlohmann::json& config = FamilyOf(c).config;
   std::unique_ptr<models::Model> model;
   if (c.layout.pp == 1) {
@@ -518,6 +519,96 @@ TEST(ManyRanksTest, TheStagesOfALargeModel) {
                });
   EXPECT_EQ(stages, kModelSizes.pp);
 }
+
+// --- Mixtures of experts as they are published ---------------------------------------------------
+
+struct Published {
+  const char* preset;
+  MeshSizes sizes;
+  int world;
+  int64_t per_token;
+};
+
+std::ostream& operator<<(std::ostream& out, const Published& p) { return out << p.preset; }
+
+class PublishedTest : public testing::TestWithParam<Published> {};
+
+// Bytes of a rank with its share of the experts, and what tokens of a step cost on their ways, in
+// bfloat16.
+TEST_P(PublishedTest, ExpertsOnManyRanks) {
+  constexpr int64_t kRowTokens = 256;
+  constexpr int64_t kPasses = 2;
+  const Published& published = GetParam();
+  const nlohmann::json config = models::FindPreset(published.preset)->config;
+  const Device device = Device::Meta(DeviceType::kCuda);
+  const int dp = published.world / (published.sizes.tp * published.sizes.pp);
+  const int edp = dp / published.sizes.ep;
+  const int blocks = config.at("num_hidden_layers").get<int>() + 2;
+  dist::DryRun(
+      {.sizes = published.sizes, .world_size = published.world, .dp_rank = 3, .device = device},
+      [&](const Mesh& mesh, RankMeter& meter) {
+        const nn::BuildContext build = {.dtype = DType::kBFloat16,
+                                        .device = device,
+                                        .tensor_parallel = mesh.tp(),
+                                        .expert_parallel = mesh.ep()};
+        dist::PipelinedModel model(Value(dist::BuildStage(
+            config, build, Value(dist::CutEvenly(blocks, published.sizes.pp)), mesh.pp())));
+        train::EngineOptions options;
+        options.rule = Value(Value(optim::FindOptimizerKind("adamw"))->Configure({}, "meta_test"));
+        options.store = {.stage = 1};
+        train::Engine engine(model, mesh, options);
+        engine.Start();
+        meter.Clear();
+        const Tensor ids = Empty({1, kRowTokens}, DType::kInt64, device);
+        const std::vector<Bundle> batches(kPasses, {{keys::kInputIds, ids}, {keys::kLabels, ids}});
+        models::RunOptions run;
+        run.loss_reduction = LossReduction::kSum;
+        run.keep_logits = false;
+        engine.Step({.batches = batches,
+                     .targets = kRowTokens * kPasses,
+                     .learning_rate = 1e-4,
+                     .options = [&](int64_t) { return run; }});
+        double shared = 0, of_experts = 0, elsewhere = 0;
+        int64_t layers = 0;
+        for (const nn::Parameter* p : model.Parameters()) {
+          const auto count = static_cast<double>(p->tensor.numel());
+          (p->expert_group == nullptr ? shared : of_experts) += count;
+          if (!p->elsewhere) continue;
+          EXPECT_EQ(count, 0);
+          elsewhere += static_cast<double>(p->placement.global_shape().numel());
+        }
+        model.VisitModules([&](nn::Module& m) { layers += m.kind() == "ExpertMlp" ? 1 : 0; });
+        // Of as many experts as the others of its group have together, by their number.
+        EXPECT_NEAR(of_experts * published.sizes.tp * (published.sizes.ep - 1), elsewhere,
+                    1e-9 * elsewhere);
+        const double bytes = shared * (2 + 4 + 12.0 / dp) + of_experts * (2 + 4 + 12.0 / edp);
+        EXPECT_NEAR(static_cast<double>(meter.current_bytes(device)), bytes, 0.01 * bytes);
+        // Rows go and come back, forward and backward.
+        const int64_t rows =
+            published.per_token * kRowTokens * config.at("hidden_size").get<int64_t>() * 2;
+        int64_t exchanges = 0;
+        for (const dist::CommCall& call : meter.calls()) {
+          if (call.group != "ep" || call.kind != dist::CommKind::kAllToAll) continue;
+          if (call.payload > 100000) {
+            EXPECT_EQ(call.payload, rows);
+            ++exchanges;
+          }
+        }
+        EXPECT_EQ(exchanges, 4 * layers * kPasses);
+      });
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Experts, PublishedTest,
+    testing::Values(Published{"mixtral-8x7b", {.tp = 2, .pp = 4, .ep = 8}, 128, 2},
+                    Published{"qwen3-30b-a3b", {.pp = 2, .ep = 8}, 32, 8},
+                    Published{"glm-4.5-air", {.tp = 2, .pp = 4, .ep = 16}, 256, 8}),
+    [](const auto& info) {
+      std::string name = info.param.preset;
+      std::replace_if(
+          name.begin(), name.end(), [](char c) { return c == '-' || c == '.'; }, '_');
+      return name;
+    });
 
 }  // namespace
 }  // namespace tessera

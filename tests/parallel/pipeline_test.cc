@@ -175,7 +175,7 @@ Outcome Train(const FamilyCase& family, const Layout& layout, std::vector<int> c
     const dist::Mesh mesh(world, {.tp = layout.tp, .pp = layout.pp});
     const Stage stage = BuildStage(family, layout, mesh, cuts);
     PipelineExecutor executor(stage, {.schedule = layout.schedule});
-    dist::ParameterStore store = MakeStore(stage, layout, {.data = mesh.dp(), .tensor = mesh.tp()});
+    dist::ParameterStore store = MakeStore(stage, layout, dist::StoreGroupsOf(mesh));
     const int mine = layout.micro_batches / layout.dp;
     const int64_t first = mesh.dp()->rank() * mine;
     const auto schedule = executor.ScheduleFor(mine);

@@ -176,7 +176,8 @@ class RankRun {
                               .seed = 11,
                               .tensor_parallel = mesh_.tp(),
                               .sequence_parallel = setup.sequence_parallel};
-    if (setup.sharded_construction) dist::CutWhileBuilding(options, mesh_.dp(), &build);
+    if (setup.sharded_construction)
+      dist::CutWhileBuilding(options, dist::StoreGroupsOf(mesh_), &build);
     auto model = models::BuildModel(setup.family.config, build);
     if (!model.ok()) throw std::runtime_error(Message(model.status()));
     model_ = *std::move(model);
@@ -201,7 +202,7 @@ class RankRun {
       return;
     }
     store_ = std::make_unique<ParameterStore>(
-        *model_, groups, make, dist::StoreGroups{.data = mesh_.dp(), .tensor = mesh_.tp()}, options,
+        *model_, groups, make, dist::StoreGroupsOf(mesh_), options,
         setup.whole_matrices ? dist::NeedsWhole(WholeMatrixOptimizer::NeedsWhole) : nullptr);
     store_->Start();
   }
@@ -977,7 +978,7 @@ double BytesPerParameter(int stage, int dp, DType dtype, std::optional<DType> gr
     options.offload_optimizer = offload;
     options.offload_parameters = offload && stage == 3;
     nn::BuildContext build{.dtype = dtype, .initialise = false};
-    dist::CutWhileBuilding(options, world, &build);
+    dist::CutWhileBuilding(options, {.data = world}, &build);
     const auto model = *models::BuildModel(MediumConfig(4), build);
     if (grad_dtype) {
       for (nn::Parameter* p : model->Parameters()) RequireGrad(p->tensor, *grad_dtype);
@@ -1069,7 +1070,7 @@ TEST(ZeroTest, TrainsInsideALimitWithOffload) {
     options.offload_optimizer = offload;
     options.offload_parameters = offload;
     nn::BuildContext build;
-    dist::CutWhileBuilding(options, world, &build);
+    dist::CutWhileBuilding(options, {.data = world}, &build);
     const auto model = *models::BuildModel(MediumConfig(8), build);
     ParameterStore store(*model, {{optim::ParametersOf(*model), 0.1}}, MakeAdamW, {.data = world},
                          options);

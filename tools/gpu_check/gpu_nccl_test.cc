@@ -61,6 +61,14 @@ TEST(GpuNcclTest, OneRankDoesEveryOperation) {
            world.AllToAll(y, x)->Wait();
            return y;
          }},
+        {"all_to_all of counts",
+         [&] {
+           const Tensor y = out();
+           const Tensor none = Empty({0}, dtype, Device::Cuda(0));
+           world.AllToAll(none, {0}, none, {0})->Wait();
+           world.AllToAll(y, {y.numel()}, x, {x.numel()})->Wait();
+           return y;
+         }},
     };
     for (const auto& [name, run] : operations) {
       EXPECT_EQ(run().ToVector<double>(), x.ToVector<double>()) << name << " " << dtype;

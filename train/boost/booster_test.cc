@@ -270,6 +270,8 @@ TEST(PluginsTest, ArgumentsBecomeKeysOfARun) {
                                                          .max_norm = 0.5,
                                                          .more = {{"ddp_bucket_cap_mb", 50}}});
   EXPECT_EQ(hybrid.tp, 2);
+  EXPECT_EQ(hybrid.ep, 1);
+  EXPECT_EQ(ConfigOf(HybridParallelPlugin{.ep_size = 4}).ep, 4);
   EXPECT_EQ(hybrid.zero, 1);
   EXPECT_EQ(hybrid.batch_size, 8);
   EXPECT_TRUE(hybrid.IsSet("batch_size"));  // though it is the default

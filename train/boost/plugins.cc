@@ -56,6 +56,7 @@ PluginArguments GeminiPlugin::Arguments() const {
 PluginArguments HybridParallelPlugin::Arguments() const {
   return {{"tp_size", tp_size},
           {"pp_size", pp_size},
+          {"ep_size", ep_size},
           {"zero_stage", zero_stage},
           {"precision", precision},
           {"num_microbatches", OrNone(num_microbatches)},

@@ -74,6 +74,7 @@ struct GeminiPlugin {
 struct HybridParallelPlugin {
   int64_t tp_size = 1;
   int64_t pp_size = 1;
+  int64_t ep_size = 1;  // MoeHybridParallelPlugin's
   int64_t zero_stage = 0;
   std::string precision = "fp16";
   // Of ExecutePipeline: how many, or of how many rows.

@@ -18,6 +18,10 @@ const OptionTable& ParallelConfig::Table() {
                "norms, dropout and residuals on shares of the sequence, beside `tp`",
                {.changes_results = false,
                 .aliases = {{"enable_sequence_parallelism", "Colossal-AI"}}})
+          .Add("ep", &ParallelConfig::ep,
+               "expert-parallel ranks: each holds a share of every layer's experts; divides the "
+               "data-parallel ranks ([distributed.md](distributed.md#expert-parallelism))",
+               {.least = 1, .changes_results = false, .aliases = {{"ep_size", "Colossal-AI"}}})
           .Add("pp", &ParallelConfig::pp, "pipeline stages: each holds a run of the blocks",
                {.least = 1, .changes_results = false, .aliases = {{"pp_size", "Colossal-AI"}}})
           .Add("schedule", &ParallelConfig::schedule,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a run's work is laid out over ranks: dp is what tp and pp leave of them. Layouts change how
-// fast a run is and what it needs, not what it computes.
+// How a run's work is laid out over ranks: dp is what tp and pp leave of them, and ep divides dp.
+// Layouts change how fast a run is and what it needs, not what it computes.
 #ifndef TESSERA_TRAIN_CONFIG_PARALLEL_CONFIG_H_
 #define TESSERA_TRAIN_CONFIG_PARALLEL_CONFIG_H_
 
@@ -16,6 +16,8 @@ struct ParallelConfig {
   std::string env_type;  // any
   int64_t tp = 1;
   bool sequence_parallel = false;
+
+  int64_t ep = 1;
 
   int64_t pp = 1;
   std::string schedule = "1f1b";

@@ -32,6 +32,7 @@
 #include "base/json_member.h"
 #include "base/options_fwd.h"
 #include "base/status.h"
+#include "dist/mesh/mesh.h"
 #include "dist/pipeline/schedule.h"
 #include "dist/store/zero_options.h"
 #include "nlohmann/json_fwd.hpp"
@@ -112,6 +113,7 @@ struct RunConfig : DataConfig,
   std::string Describe() const;
 
   int64_t accumulation_steps() const { return gradient_accumulation_steps; }
+  dist::MeshSizes mesh_sizes() const;
   // Of a run with pp > 1.
   StatusOr<dist::ScheduleKind> pipeline_schedule() const;
   dist::PipelineShape pipeline_shape() const;

@@ -122,6 +122,27 @@ TEST(RunConfigTest, ValidatesAndRoundTrips) {
   EXPECT_EQ(misfit(6, [](RunConfig& c) { c.tp = 3; }), "");
   EXPECT_EQ(misfit(1, [](RunConfig& c) { c.gradient_accumulation_steps = 3; }), "");
   EXPECT_NE(misfit(4, [](RunConfig& c) { c.tp = 3; }).find("tp 3"), std::string::npos);
+  EXPECT_EQ(misfit(8,
+                   [](RunConfig& c) {
+                     c.tp = 2;
+                     c.ep = 4;
+                   }),
+            "");
+  EXPECT_EQ(misfit(4,
+                   [](RunConfig& c) {
+                     c.tp = 2;
+                     c.ep = 4;
+                   }),
+            "ep 4 does not divide the 2 data-parallel ranks");
+  EXPECT_EQ(misfit(1, [](RunConfig& c) { c.ep = 2; }),
+            "ep 2 does not divide the 1 data-parallel rank; start the command under mpirun or "
+            "tessera launch");
+  EXPECT_EQ(misfit(2,
+                   [](RunConfig& c) {
+                     c.env_type = "single";
+                     c.ep = 2;
+                   }),
+            "env_type 'single' excludes more than one rank");
   EXPECT_NE(misfit(3, [](RunConfig& c) { c.deterministic = true; }).find("3 data-parallel ranks"),
             std::string::npos);
   EXPECT_NE(misfit(2, [](RunConfig& c) { c.env_type = "single"; }).find("more than one rank"),

@@ -107,6 +107,10 @@ StatusOr<dist::ScheduleKind> RunConfig::pipeline_schedule() const {
   return dist::ParseSchedule(schedule);
 }
 
+dist::MeshSizes RunConfig::mesh_sizes() const {
+  return {.tp = static_cast<int>(tp), .pp = static_cast<int>(pp), .ep = static_cast<int>(ep)};
+}
+
 dist::PipelineShape RunConfig::pipeline_shape() const {
   const auto kind = pipeline_schedule();
   const bool interleaves = kind.ok() && *kind == dist::ScheduleKind::kInterleaved && pp > 1;
@@ -138,8 +142,7 @@ Status RunConfig::CheckEnvironment(int world_size) const {
 }
 
 Status RunConfig::ValidateFor(int world_size) const {
-  TESSERA_RETURN_IF_ERROR(
-      dist::CheckMesh({.tp = static_cast<int>(tp), .pp = static_cast<int>(pp)}, world_size));
+  TESSERA_RETURN_IF_ERROR(dist::CheckMesh(mesh_sizes(), world_size));
   TESSERA_RETURN_IF_ERROR(CheckEnvironment(world_size));
   const int64_t dp = world_size / (tp * pp);
   if (deterministic && (!dist::IsPowerOfTwo(dp) || !dist::IsPowerOfTwo(accumulation_steps()))) {

@@ -43,7 +43,7 @@ std::unique_ptr<dist::ParameterStore> MakeStore(models::Model& model, const dist
       return rule->Make(std::move(groups), /*lr=*/0);
     };
   }
-  const dist::StoreGroups ranks = {.data = mesh.dp(), .tensor = mesh.tp()};
+  const dist::StoreGroups ranks = dist::StoreGroupsOf(mesh);
   const dist::Stage* const stage = model.stage();
   const std::vector<optim::Parameter> parameters =
       stage != nullptr ? stage->OptimizedParameters() : optim::ParametersOf(model);

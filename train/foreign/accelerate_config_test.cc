@@ -112,6 +112,26 @@ TEST(AccelerateConfigTest, FlagsNeedNoSections) {
   EXPECT_EQ(deepspeed->keys, Json({{"zero", 3}}));
 }
 
+TEST(AccelerateConfigTest, MegatronSharesExpertsOut) {
+  const auto megatron = [](const Json& section) {
+    return Json{{"distributed_type", "MEGATRON_LM"}, {"megatron_lm_config", section}};
+  };
+  const auto config =
+      TranslateAccelerate(megatron({{"megatron_lm_tp_degree", 2},
+                                    {"megatron_lm_expert_model_parallel_size", 4},
+                                    {"megatron_lm_expert_tensor_parallel_size", 1}}),
+                          "acc.yaml");
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_EQ(config->keys["tp"], 2);
+  EXPECT_EQ(config->keys["ep"], 4);
+  EXPECT_NE(Refusal(megatron({{"megatron_lm_expert_tensor_parallel_size", 2}}))
+                .find("expert_tensor_parallel_size' is 2, refused: tp splits experts"),
+            std::string::npos);
+  EXPECT_NE(Refusal(megatron({{"megatron_lm_expert_model_parallel_size", 0}}))
+                .find("expert_model_parallel_size' must be at least 1"),
+            std::string::npos);
+}
+
 TEST(AccelerateConfigTest, ASectionOfAnotherKindIsPassedOver) {
   const auto config = TranslateAccelerate(
       {{"distributed_type", "MULTI_GPU"},

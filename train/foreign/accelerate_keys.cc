@@ -91,7 +91,7 @@ void AddDeepSpeed(ForeignTable* table) {
               {""}),
       Refused("deepspeed_exclusion_filter", "give a host file with the hosts that are to run",
               {""}),
-      Refused("deepspeed_moe_layer_cls_names", "ranks do not share experts out", {""}),
+      NoEffect("deepspeed_moe_layer_cls_names", "a block is gathered whole, with its experts"),
   };
   for (ForeignKey key : keys) {
     key.name = "deepspeed_config." + key.name;
@@ -103,6 +103,7 @@ void AddMegatron(ForeignTable* table) {
   const ForeignTable keys = {
       Renamed("tp_degree", "tp"),
       Renamed("pp_degree", "pp"),
+      Renamed("expert_model_parallel_size", "ep"),
       Renamed("num_micro_batches", "gradient_accumulation_steps"),
       Renamed("sequence_parallelism", "sequence_parallel"),
       Renamed("recompute_activations", "checkpoint_activations"),
@@ -125,8 +126,7 @@ void AddMegatron(ForeignTable* table) {
       Refused("use_custom_fsdp", "use zero 3", {false}),
       Refused("use_precision_aware_optimizer", "states are float32", {false}),
       Refused("decoder_last_pipeline_num_layers", "stages are cut by their cost"),
-      Refused("expert_model_parallel_size", "ranks do not share experts out", {1}),
-      Refused("expert_tensor_parallel_size", "ranks do not share experts out", {1}),
+      Refused("expert_tensor_parallel_size", "tp splits experts like all layers", {1}),
       Refused("context_parallel_size", "sequences are not cut over ranks", {1}),
       Refused("attention_dropout", "dropout sets every probability"),
       Refused("hidden_dropout", "dropout sets every probability"),

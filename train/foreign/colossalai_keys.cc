@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What becomes of the arguments of Colossal-AI's plugins (HybridParallelPlugin, LowLevelZeroPlugin,
-// GeminiPlugin, TorchDDPPlugin) that are no aliases of our keys, and of its configuration files
-// from before the plugins (`BATCH_SIZE`, `zero`, `parallel`, ...), with the hooks of its trainer.
+// What becomes of the arguments of Colossal-AI's plugins (HybridParallelPlugin,
+// MoeHybridParallelPlugin, LowLevelZeroPlugin, GeminiPlugin, TorchDDPPlugin) that are no aliases of
+// our keys, and of its configuration files from before the plugins (`BATCH_SIZE`, `zero`,
+// `parallel`, ...), with the hooks of its trainer.
 #include <algorithm>
 #include <map>
 
@@ -357,7 +358,8 @@ const ForeignSystem& ColossalAi() {
         [&](std::string name) { return Switch(NoEffect(std::move(name), fused)); });
     Add(plugins->keys,
         {"parallel_output", "enable_metadata_cache", "dp_outside", "overlap_p2p",
-         "overlap_allgather", "enable_gradient_accumulation", "pin_memory", "force_outputs_fp32"},
+         "overlap_allgather", "enable_gradient_accumulation", "pin_memory", "force_outputs_fp32",
+         "force_overlap_comm"},
         [&](std::string name) { return Switch(NoEffect(std::move(name), order)); });
     Add(plugins->keys,
         {"chunk_config_dict", "chunk_init_device", "max_prefetch", "warmup_non_model_data_ratio",

@@ -136,6 +136,16 @@ void TranslateActivationCheckpointing(ForeignKeys& ds) {
   }
 }
 
+// AutoEP is off unless it is enabled.
+void TranslateExperts(ForeignKeys& ds) {
+  const std::optional<int64_t> ranks = ds.Integer("expert_parallel.autoep_size", 1);
+  if (ds.Bool("expert_parallel.enabled").value_or(false)) {
+    ds.Put("ep", ranks.value_or(1));
+  } else {
+    ds.IgnoreSection("expert_parallel", "it is off");
+  }
+}
+
 void TranslateMonitors(ForeignKeys& ds) {
   Json forms = Json::array();
   for (const auto& [key, form] :
@@ -174,6 +184,7 @@ Translation TranslateDeepSpeed(const Json& json, const std::string& source, int 
   TranslateZero(ds);
   TranslateActivationCheckpointing(ds);
   TranslateCommunication(ds);
+  TranslateExperts(ds);
   TranslateMonitors(ds);
   if (!ds.Has("gradient_clipping") && !ds.keys().contains("max_grad_norm")) {
     ds.defaults()["max_grad_norm"] = 0.0;

@@ -353,6 +353,27 @@ TEST(DeepSpeedConfigTest, MonitorsAreFormsOfTheRows) {
   ExpectRefused(R"({"csv_monitor": {"enable": true}})", "did you mean 'enabled'?");
 }
 
+TEST(DeepSpeedConfigTest, ExpertsAreSharedOutWhereAutoEpIsEnabled) {
+  EXPECT_EQ(Translated(R"({"expert_parallel": {"enabled": true, "autoep_size": 4,
+                                               "preset_model": "mixtral", "top_k": "auto",
+                                               "load_balance_coeff": null}})"),
+            Json({{"ep", 4}}));
+  EXPECT_EQ(Translated(R"({"expert_parallel": {"enabled": true}})"), Json({{"ep", 1}}));
+  EXPECT_EQ(Translated(R"({"expert_parallel": {"enabled": false, "autoep_size": 4}})"),
+            Json::object());
+  EXPECT_EQ(Translated(R"({"expert_parallel": {"autoep_size": 4}})"), Json::object());
+  EXPECT_EQ(Translated(R"({"use_data_before_expert_parallelism": true})"), Json::object());
+  ExpectRefused(R"({"expert_parallel": {"enabled": true, "autoep_size": 0}})",
+                "'expert_parallel.autoep_size' must be at least 1");
+  ExpectRefused(R"({"expert_parallel": {"enabled": true, "top_k": 2}})",
+                "'expert_parallel.top_k' is refused: ");
+  ExpectRefused(R"({"expert_parallel": {"enabled": true, "load_balance_coeff": 0.001}})",
+                "'expert_parallel.load_balance_coeff' is 0.001, refused: ");
+  ExpectRefused(R"({"expert_parallel": {"enabled": true, "ep_size": 2}})",
+                "unknown key 'expert_parallel.ep_size'");
+  ExpectRefused(R"({"expert_parallel": 4})", "'expert_parallel' must be an object, not 4");
+}
+
 TEST(DeepSpeedConfigTest, WhatIsNotHereIsRefusedByName) {
   for (const char* key :
        {"wandb", "comet", "flops_profiler", "comms_logger", "amp", "autotuning", "elasticity",
@@ -398,6 +419,8 @@ TEST(ConfigAliasesTest, FilesAndFlagsUnderstandThem) {
   EXPECT_EQ(config.env_type, "zero+tp");
   EXPECT_TRUE(SetRunConfigField(&config, "tp_size", "3").ok());
   EXPECT_EQ(config.tp, 3);
+  EXPECT_TRUE(SetRunConfigField(&config, "ep_size", "4").ok());
+  EXPECT_EQ(config.ep, 4);
   EXPECT_EQ(Message(ApplyRunConfigJson({{"tp", 2}, {"tp_size", 4}}, "run.json", &config)),
             "run.json: 'tp' and 'tp_size' are one key (tp) with two values");
 }

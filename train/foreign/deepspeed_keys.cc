@@ -36,7 +36,7 @@ void AddTopLevel(ForeignTable* table) {
        NoEffect("disable_python_gc", "there is no Python"),
        NoEffect("managed_gradient_accumulation", "the trainer counts the micro-batches"),
        NoEffect("log_level", "it is DeepSpeed's own logger's"),
-       NoEffect("use_data_before_expert_parallelism", "ranks do not share experts out"),
+       NoEffect("use_data_before_expert_parallelism", "the ranks of an ep group are neighbours"),
        NoEffect("use_node_local_storage", "every rank's part of a checkpoint goes to `out`"),
        NoEffect("aio", kNvme),
        Refused("sparse_gradients", "gradients of embeddings are dense", {false}),
@@ -58,7 +58,6 @@ void AddTopLevel(ForeignTable* table) {
        Refused("compile", "kernels are compiled with the program"),
        Refused("pipeline", "use pp and schedule"),
        Refused("sequence_parallel_size", "use tp with sequence_parallel", {1}),
-       Refused("expert_parallel", "ranks do not share experts out"),
        Refused("nebula", "use async_save"),
        Refused("vocabulary_size", "it belongs to the model"),
        Becomes("tensor_parallel.autotp_size", "tp",
@@ -87,6 +86,29 @@ void AddTopLevel(ForeignTable* table) {
                         "checkpoints load into any layout, and ranks write side by side");
       });
   table->push_back(Refused("checkpoint.use_node_local_storage", "ranks share one `out`", {false}));
+}
+
+// AutoEP. Which layers have experts, and how tokens find them, a model's own configuration says.
+void AddExperts(ForeignTable* table) {
+  constexpr char kRouter[] = "config_overrides changes the model's router";
+  table->insert(table->end(),
+                {Read("expert_parallel.enabled", "ep"), Read("expert_parallel.autoep_size", "ep"),
+                 Refused("expert_parallel.load_balance_coeff",
+                         "router_bias_update_rate of the model balances experts", {0}),
+                 Refused("expert_parallel.route_scale", kRouter, {1})});
+  for (const char* key : {"preset_model", "moe_layer_pattern", "expert_pattern", "router_pattern",
+                          "expert_w1", "expert_w2", "expert_w3", "num_experts_attr", "top_k_attr",
+                          "has_shared_experts", "shared_experts_pattern"}) {
+    table->push_back(
+        NoEffect(Concat("expert_parallel.", key), "the model knows its experts and their names"));
+  }
+  for (const char* key : {"use_grouped_mm", "grouped_mm_backend"}) {
+    table->push_back(NoEffect(Concat("expert_parallel.", key), "experts are run one by one"));
+  }
+  for (const char* key : {"route_norm", "score_apply", "num_expert_groups", "num_limited_groups",
+                          "score_func", "top_k", "routed_scaling_factor"}) {
+    table->push_back(Refused(Concat("expert_parallel.", key), kRouter));
+  }
 }
 
 void AddPrecision(ForeignTable* table) {
@@ -251,6 +273,7 @@ const ForeignTable& DeepSpeedKeys() {
   static const auto* table = [] {
     auto* keys = new ForeignTable;
     AddTopLevel(keys);
+    AddExperts(keys);
     AddPrecision(keys);
     AddOptimizer(keys);
     AddZero(keys);

@@ -242,6 +242,29 @@ TEST(DialectTest, MicroBatchesCutTheBatch) {
             "global_batch_size is 8, which is no multiple of micro_batch_size * ranks, 3 * 1");
 }
 
+TEST(DialectTest, ExpertParallelRanksHaveTheirNames) {
+  const RunConfig megatron = Resolved({.flags = {{"micro_batch_size", 2},
+                                                 {"train_iters", 5},
+                                                 {"tensor_model_parallel_size", 2},
+                                                 {"expert_model_parallel_size", 4},
+                                                 {"expert_tensor_parallel_size", 1},
+                                                 {"global_batch_size", 16}},
+                                       .world_size = 8})
+                                 .config;
+  EXPECT_EQ(megatron.tp, 2);
+  EXPECT_EQ(megatron.ep, 4);
+  EXPECT_EQ(megatron.gradient_accumulation_steps, 2) << "ep ranks have rows of their own";
+  EXPECT_EQ(Refusal({.flags = {{"micro_batch_size", 2}, {"expert_tensor_parallel_size", 2}}}),
+            "--expert_tensor_parallel_size is 2, refused: tp splits experts like all layers");
+  EXPECT_EQ(Resolved({.flags = {{"ep_size", 2}}, .world_size = 2}).config.ep, 2);
+  EXPECT_EQ(
+      Resolved({.deepspeed = Written(
+                    "experts.json", {{"expert_parallel", {{"enabled", true}, {"autoep_size", 2}}}}),
+                .world_size = 2})
+          .config.ep,
+      2);
+}
+
 TEST(DialectTest, ColossalAisFilesHaveSections) {
   const std::string path = "train/foreign/testdata/colossalai/gpt2_pp1d.json";
   const ResolvedRun run = Resolved({.config = path, .world_size = 4});

@@ -167,7 +167,7 @@ Outcome Train(const Layout& layout, const Span& span) {
     }
     engine.model().VisitParameters([&](nn::Parameter& p) {
       const dist::GatheredScope gathered({p.tensor});
-      const Tensor whole = dist::Unshard(p.tensor, p.placement, mesh->tp());
+      const Tensor whole = dist::Unshard(p, *mesh);
       if (p.tied_to == nullptr) {
         mine.weights[p.name] = CastCopy(whole, DType::kFloat32).ToVector<float>();
       }

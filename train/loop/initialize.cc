@@ -129,8 +129,14 @@ Status CheckBuiltModel(const models::Model& model, const dist::Stage* stage,
   };
   const int tp = build.tensor_parallel == nullptr ? 1 : build.tensor_parallel->size();
   const int pp = stage == nullptr ? 1 : stage->stages();
+  const int ep = build.expert_parallel == nullptr ? 1 : build.expert_parallel->size();
   if (tp != config.tp) return differs("tp", config.tp, tp);
   if (pp != config.pp) return differs("pp", config.pp, pp);
+  if (ep != config.ep) return differs("ep", config.ep, ep);
+  if (ep > 1 && config.deterministic && !build.gradients_by_source) {
+    return InvalidArgument("the model was built without gradients_by_source, which deterministic ",
+                           "needs with ep ", ep);
+  }
   const DType dtype = *ParseDType(config.dtype);
   if (dtype != build.dtype) return differs("dtype", dtype, build.dtype);
   const bool splits = config.sequence_parallel && config.tp > 1;
@@ -235,9 +241,13 @@ Status ProvideModel(const ModelSource& source, const std::optional<Device>& devi
 
 Status CheckMeshFits(const RunConfig& config, const dist::Mesh& mesh) {
   TESSERA_RETURN_IF_ERROR(config.ValidateFor(mesh.world()->size()));
-  if (config.tp == mesh.tp()->size() && config.pp == mesh.pp()->size()) return OkStatus();
-  return InvalidArgument("the mesh has tp ", mesh.tp()->size(), " and pp ", mesh.pp()->size(),
-                         ", the configuration says ", config.tp, " and ", config.pp);
+  if (config.tp != mesh.tp()->size() || config.pp != mesh.pp()->size()) {
+    return InvalidArgument("the mesh has tp ", mesh.tp()->size(), " and pp ", mesh.pp()->size(),
+                           ", the configuration says ", config.tp, " and ", config.pp);
+  }
+  if (config.ep == mesh.ep()->size()) return OkStatus();
+  return InvalidArgument("the mesh has ep ", mesh.ep()->size(), ", the configuration says ",
+                         config.ep);
 }
 
 struct Ranks {

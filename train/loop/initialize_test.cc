@@ -233,6 +233,28 @@ TEST(InitializeTest, EveryRankGetsItsPartAndEveryFailure) {
   });
 }
 
+TEST(InitializeTest, RanksShareExpertsAsTheConfigurationSays) {
+  RunConfig config;
+  config.lr_schedule = "constant";
+  config.ep = 2;
+  config.threads = 1;
+  RunRanks(4, [&](const std::shared_ptr<Communicator>& world) {
+    const auto mesh = MakeMesh(config, world);
+    ASSERT_TRUE(mesh.ok());
+    EXPECT_EQ(mesh->ep()->size(), 2);
+    EXPECT_EQ(mesh->edp()->size(), 2);
+    EXPECT_EQ(mesh->dp()->size(), 4);
+    RunConfig other = config;
+    other.ep = 4;
+    EXPECT_EQ(Refusal(Initialize(BuildGpt, other, {.mesh = *mesh})),
+              "the mesh has ep 2, the configuration says 4");
+    auto built = BuildGpt({});
+    ASSERT_TRUE(built.ok());
+    EXPECT_EQ(Refusal(Initialize(**built, config, {.mesh = *mesh})),
+              "the model was built with ep 1, the configuration says 2");
+  });
+}
+
 // Sample i is the number i.
 class Numbers : public data::Dataset {
  public:

@@ -104,6 +104,7 @@ StatusOr<Judge> LoadJudge(const RunConfig& run, const TaskData& data, const mode
   TESSERA_RETURN_IF_ERROR(Agree(mesh, CheckJudge(*judge.model, trained, data)));
   judge.model->VisitParameters([](nn::Parameter& p) { DropGrad(p.tensor); });
   TESSERA_ASSIGN_OR_RETURN(const EngineOptions options, EngineOptionsOf(config, mesh));
+  judge.forward_is_collective = mesh.ep()->size() > 1;
   if (options.store.shards_parameters()) {
     judge.engine = std::make_unique<Engine>(*judge.model, mesh, options);
     judge.forward_is_collective = judge.engine->store().forward_is_collective();
@@ -116,7 +117,8 @@ StatusOr<Judge> FindJudge(const RunConfig& config, const TaskData& data, models:
   if (!data.reference_model.empty()) return LoadJudge(config, data, model, mesh);
   TESSERA_ASSIGN_OR_RETURN(const dist::ZeroOptions policy, config.zero_options());
   Judge judge = {.model = &model};
-  judge.forward_is_collective = policy.shards_parameters() && mesh.dp()->size() > 1;
+  judge.forward_is_collective =
+      mesh.ep()->size() > 1 || (policy.shards_parameters() && mesh.dp()->size() > 1);
   judge.adapter = nn::ForwardContext::kNoAdapter;
   return judge;
 }

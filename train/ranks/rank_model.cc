@@ -17,7 +17,7 @@ StatusOr<std::unique_ptr<models::Model>> BuildPart(const RunConfig& config, cons
                                                    nn::BuildContext build,
                                                    const ModelBuilder& build_part) {
   TESSERA_ASSIGN_OR_RETURN(const dist::ZeroOptions policy, config.zero_options());
-  dist::CutWhileBuilding(policy, mesh.dp(), &build);
+  dist::CutWhileBuilding(policy, dist::StoreGroupsOf(mesh), &build);
   TESSERA_ASSIGN_OR_RETURN(auto model, build_part(build));
   if (config.dropout) model->SetDropout(*config.dropout);
   if (config.checkpoint_activations) {
@@ -26,6 +26,19 @@ StatusOr<std::unique_ptr<models::Model>> BuildPart(const RunConfig& config, cons
   }
   model->set_checkpoint_activations(config.checkpoint_activations);
   return model;
+}
+
+// Expert parallelism needs experts, on some stage.
+Status CheckExperts(const std::vector<models::Model*>& parts, const dist::Mesh& mesh) {
+  if (mesh.ep()->size() == 1) return OkStatus();
+  bool found = false;
+  for (models::Model* part : parts) {
+    part->VisitParameters([&](nn::Parameter& p) { found = found || p.expert_group != nullptr; });
+  }
+  const Tensor any = Tensor::FromVector<int64_t>({found ? 1 : 0}, {1});
+  mesh.pp()->AllReduce(any, ReduceOp::kMax)->Wait();
+  if (any.data<int64_t>()[0] == 1) return OkStatus();
+  return InvalidArgument("ep ", mesh.ep()->size(), ": the model has no experts to share out");
 }
 
 // The blocks of each of this rank's chunks, cut so that all chunks cost about the same.
@@ -76,6 +89,8 @@ StatusOr<nn::BuildContext> BuildContextOf(const RunConfig& config, const dist::M
   context.seed = static_cast<uint64_t>(config.seed);
   context.tensor_parallel = mesh.tp();
   context.sequence_parallel = config.sequence_parallel && config.tp > 1;
+  if (mesh.ep()->size() > 1) context.expert_parallel = mesh.ep();
+  context.gradients_by_source = config.deterministic;
   if (!config.grad_dtype.empty()) context.grad_dtype = ParseDType(config.grad_dtype);
   return context;
 }
@@ -88,10 +103,14 @@ StatusOr<std::unique_ptr<models::Model>> BuildRankModel(const RunConfig& config,
   if (mesh.pp()->size() == 1) {
     auto model = BuildPart(config, mesh, build, build_part);
     TESSERA_RETURN_IF_ERROR(Agree(mesh, model.status()));
+    TESSERA_RETURN_IF_ERROR(CheckExperts({model->get()}, mesh));
     return model;
   }
   auto chunks = BuildChunks(config, mesh, build, blocks, build_part);
   TESSERA_RETURN_IF_ERROR(Agree(mesh, chunks.status()));
+  std::vector<models::Model*> parts;
+  for (const auto& chunk : *chunks) parts.push_back(chunk.get());
+  TESSERA_RETURN_IF_ERROR(CheckExperts(parts, mesh));
   return std::make_unique<dist::PipelinedModel>(dist::Stage(*std::move(chunks), mesh.pp()));
 }
 

@@ -21,7 +21,7 @@ Tensor Gather(models::Model& model, const dist::Mesh& mesh, dist::ParameterStore
   const auto whole_part = [&] {
     nn::Parameter* mine = model.FindParameter(p.name);
     *scope = store.Gather({mine});
-    return dist::Unshard(mine->tensor, mine->placement, mesh.tp());
+    return dist::Unshard(*mine, mesh);
   };
   const dist::Stage* stage = model.stage();
   if (stage == nullptr) return whole_part();

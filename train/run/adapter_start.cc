@@ -97,6 +97,7 @@ Status StartFromWeights(const std::string& init, uint64_t seed,
   const NoGrad no_grad;
   for (const models::AttachedAdapter::Term& term : adapter.terms) {
     const nn::Parameter& weight = *model.FindParameter(term.module + ".weight");
+    if (weight.elsewhere) continue;
     const nn::LowRankConfig& config = term.term->config();
     const Shape& shape = weight.placement.global_shape();
     if (config.rank > std::min(shape[0], shape[1])) {

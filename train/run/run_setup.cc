@@ -305,7 +305,7 @@ StatusOr<dist::Mesh> MakeMesh(const RunConfig& config, const dist::Group& world)
   if (config.device.starts_with("cuda")) json["device"] = "cuda";  // which one is, too
   TESSERA_RETURN_IF_ERROR(
       Agree(whole, CompareConfigurations(dist::GatherStrings(*world, json.dump()))));
-  return dist::Mesh(world, {.tp = static_cast<int>(config.tp), .pp = static_cast<int>(config.pp)});
+  return dist::Mesh(world, config.mesh_sizes());
 }
 
 namespace {

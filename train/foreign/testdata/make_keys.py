@@ -43,6 +43,7 @@ VALUES = {
     'growth_factor': 4, 'growth_interval': 50, 'hysteresis': 3, 'max_norm': 0.5, 'stage_': 1,
     'gradient_as_bucket_view': False, 'overlap_communication': False, 'cpu_offload': False,
     'enable_async_reduce': False, 'num_microbatches': 2, 'tp_size': 2, 'pp_size': 2, 'sp_size': 2,
+    'ep_size': 2,
     'clip_grad': 0.5, 'output_dir': 'x', 'load_dir': 'x', 'resume_from_checkpoint': 'x',
     'logging_steps': 2, 'save_steps': 2, 'eval_steps': 2, 'save_interval': 2,
     'eval_interval': 2, 'log_interval': 2, 'gradient_accumulation_steps': 4, 'warm_up_iters': 3,
@@ -121,7 +122,7 @@ def deepspeed(folder):
            'quantize_training', 'weight_quantization', 'hybrid_engine', 'compile', 'pipeline',
            'nebula', 'aio', 'train_batch_size', 'train_micro_batch_size_per_gpu',
            'gradient_accumulation_steps', 'sequence_parallel_size', 'vocabulary_size',
-           'expert_parallel', 'fp32_allreduce', 'use_node_local_storage', 'seed']
+           'fp32_allreduce', 'use_node_local_storage', 'seed']
     constants = open(os.path.join(runtime, 'constants.py')).read()
     named = dict(re.findall(r'^([A-Z0-9_]+) = "([a-z0-9_]+)"', constants, re.M))
     scalars = ['ZERO_ALLOW_UNTESTED_OPTIMIZER', 'ZERO_FORCE_DS_CPU_OPTIMIZER', 'STEPS_PER_PRINT',
@@ -141,6 +142,8 @@ def deepspeed(folder):
     keys += [(f'torch_autocast.{k}', 'bool') for k in
              ('enabled', 'dtype', 'lower_precision_safe_modules')]
     keys += [('tensor_parallel.autotp_size', 'int'), ('tensor_parallel.tp_grain_size', 'int')]
+    experts = os.path.join(folder, 'module_inject', 'auto_ep_config.py')
+    keys += [(f'expert_parallel.{k}', t) for k, t, _ in fields(experts, 'AutoEPConfig')]
     precision = os.path.join(runtime, 'precision_config.py')
     keys += [(f'fp16.{k}', t) for k, t, _ in fields(precision, 'DeepSpeedFP16Config')]
     keys += [(f'bf16.{k}', t) for k, t, _ in fields(precision, 'DeepSpeedBF16Config')]
@@ -204,6 +207,7 @@ def main():
     plugins = os.path.join(cai, 'booster', 'plugin')
     write('colossalai', [pair for file, name in (
         ('hybrid_parallel_plugin.py', 'HybridParallelPlugin'),
+        ('moe_hybrid_parallel_plugin.py', 'MoeHybridParallelPlugin'),
         ('low_level_zero_plugin.py', 'LowLevelZeroPlugin'), ('gemini_plugin.py', 'GeminiPlugin'),
         ('torch_ddp_plugin.py', 'TorchDDPPlugin')) for pair in arguments(
             os.path.join(plugins, file), name)])
