@@ -252,6 +252,13 @@ TEST(InitializeTest, RanksShareExpertsAsTheConfigurationSays) {
     ASSERT_TRUE(built.ok());
     EXPECT_EQ(Refusal(Initialize(**built, config, {.mesh = *mesh})),
               "the model was built with ep 1, the configuration says 2");
+    RunConfig exact = config;
+    exact.deterministic = true;
+    auto shared = BuildGpt({.expert_parallel = mesh->ep()});
+    ASSERT_TRUE(shared.ok());
+    EXPECT_EQ(Refusal(Initialize(**shared, exact, {.mesh = *mesh})),
+              "the model was built without gradients_by_source, which deterministic needs with ep "
+              "2");
   });
 }
 
