@@ -13,9 +13,8 @@
 #include "ops/cast/cast.h"
 #include "ops/collective/collective.h"
 #include "ops/elementwise/elementwise.h"
-#include "ops/index/index.h"
 #include "ops/random/random.h"
-#include "ops/reduction/sum.h"
+#include "ops/routed_rows/routed_rows.h"
 #include "ops/view/view.h"
 
 namespace tessera::nn {
@@ -219,13 +218,10 @@ Tensor ExpertMlp::Mix(const Tensor& h, const Routing& routing,
                   static_cast<double>(router.num_experts)));
   }
   const TokenGroups groups = GroupTokens(routing.chosen, router.num_experts, capacity);
-  Tensor weights = CopyToGroup(routing.weights, build().tensor_parallel);
-  if (groups.kept.defined()) weights = Mul(weights, Cast(groups.kept, weights.dtype()));
-  const Tensor results = experts_->Forward(IndexSelect(h, 0, groups.token), groups.counts, context);
-  const Tensor each_NkC =
-      Reshape(IndexSelect(results, 0, groups.row), {tokens, each, results.size(1)});
-  const Tensor sum = Sum(Mul(Cast(each_NkC, weights.dtype()), Unsqueeze(weights, 2)), {1});
-  return Cast(sum, h.dtype());
+  const Tensor weights = CopyToGroup(routing.weights, build().tensor_parallel);
+  const Tensor rows = DispatchRows(h, groups.place, groups.rows());
+  const Tensor results = experts_->Forward(rows, groups.counts, context);
+  return Cast(CombineRows(results, weights, groups.place), h.dtype());
 }
 
 Tensor ExpertMlp::Shared(const Tensor& h, const ForwardContext& context) const {

@@ -168,13 +168,11 @@ TEST(TokenGroupsTest, RowsAreSortedByExpertThenToken) {
   const Tensor chosen = Tensor::FromVector<int64_t>({2, 0, 0, 2, 2, 3, 0, 3}, {4, 2});
   const TokenGroups all = GroupTokens(chosen, 4);
   EXPECT_EQ(all.counts, (std::vector<int64_t>{3, 0, 3, 2}));
-  EXPECT_EQ(all.token.ToVector<int64_t>(), (std::vector<int64_t>{0, 1, 3, 0, 1, 2, 2, 3}));
-  EXPECT_EQ(all.row.ToVector<int64_t>(), (std::vector<int64_t>{3, 0, 1, 4, 5, 6, 2, 7}));
-  EXPECT_FALSE(all.kept.defined());
+  EXPECT_EQ(all.place.ToVector<int64_t>(), (std::vector<int64_t>{3, 0, 1, 4, 5, 6, 2, 7}));
   const TokenGroups first = GroupTokens(chosen, 4, 2);
   EXPECT_EQ(first.counts, (std::vector<int64_t>{2, 0, 2, 2}));
-  EXPECT_EQ(first.token.ToVector<int64_t>(), (std::vector<int64_t>{0, 1, 0, 1, 2, 3}));
-  EXPECT_EQ(first.kept.ToVector<float>(), (std::vector<float>{1, 1, 1, 1, 0, 1, 0, 1}));
+  EXPECT_EQ(first.rows(), 6);
+  EXPECT_EQ(first.place.ToVector<int64_t>(), (std::vector<int64_t>{2, 0, 1, 3, -1, 4, -1, 5}));
   EXPECT_THROW(GroupTokens(chosen, 3), Error);
 }
 

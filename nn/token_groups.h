@@ -2,15 +2,16 @@
 // The order in which experts work on tokens.
 //
 //   const TokenGroups groups = GroupTokens(chosen_Nk, /*experts=*/8);
-//   Tensor rows_RC = IndexSelect(h_NC, 0, groups.token);           // sorted by expert, then token
+//   Tensor rows_RC = DispatchRows(h_NC, groups.place, groups.rows());  // by expert, then token
 //   ... Split(rows_RC, groups.counts, 0) ...
-//   Tensor each_NkC = IndexSelect(results_RC, 0, groups.row);      // by token again
+//   Tensor y_NC = CombineRows(results_RC, weights_Nk, groups.place);   // by token again
 //
 // On meta, where there are no numbers, experts have equal shares.
 #ifndef TESSERA_NN_TOKEN_GROUPS_H_
 #define TESSERA_NN_TOKEN_GROUPS_H_
 
 #include <cstdint>
+#include <numeric>
 #include <vector>
 
 #include "core/tensor.h"
@@ -18,10 +19,9 @@
 namespace tessera::nn {
 
 struct TokenGroups {
-  std::vector<int64_t> counts;  // [E], rows of each expert; R is their sum
-  Tensor token;                 // int64 [R], the token of a row
-  Tensor row;                   // int64 [N * k], the row of each choice; 0 where it is left out
-  Tensor kept;                  // float32 [N, k]: 0 where a choice is left out; undefined: nowhere
+  std::vector<int64_t> counts;  // [E], rows of each expert
+  Tensor place;                 // int64 [N, k], the row of each choice; -1 where it is left out
+  int64_t rows() const { return std::accumulate(counts.begin(), counts.end(), int64_t{0}); }
 };
 
 // Of what N tokens chose: int64 [N, k], each below `experts`. An expert gets at most its first
