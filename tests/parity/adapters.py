@@ -29,7 +29,10 @@ from transformers import (AutoModelForCausalLM, AutoModelForImageClassification,
                           AutoModelForSequenceClassification, AutoModelForTokenClassification,
                           CONFIG_MAPPING)
 
-from parity import TOLERANCE, Report, compare, failure, forward, randomise, run
+from parity import (TOLERANCE, Report, compare, failure, forward, randomise, run,
+                    run_glm_moe_in_float64)
+
+run_glm_moe_in_float64()
 
 NORMS = ("norm", "ln_", "LayerNorm")
 LLAMA = dict(vocab_size=67, hidden_size=36, intermediate_size=53, num_hidden_layers=3,

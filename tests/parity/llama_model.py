@@ -182,17 +182,7 @@ def by_expert(kind):
     return renamed
 
 
-def run_glm_moe_in_float64():
-    """Version 4 adds float64 to float32 there."""
-    from transformers.models.glm4_moe.modeling_glm4_moe import Glm4MoeMoE
-    if not hasattr(Glm4MoeMoE, "moe"):
-        return
-    moe = Glm4MoeMoE.moe
-    Glm4MoeMoE.moe = lambda self, hidden, chosen, weights: moe(self, hidden, chosen,
-                                                               weights.to(hidden.dtype))
-
-
-run_glm_moe_in_float64()
+parity.run_glm_moe_in_float64()
 
 
 def by_chatglm_names(tensors):

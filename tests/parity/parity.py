@@ -41,6 +41,16 @@ def arguments(doc, commands=(), extend=None):
     return args
 
 
+def run_glm_moe_in_float64():
+    """Version 4 adds float64 to float32 there."""
+    from transformers.models.glm4_moe.modeling_glm4_moe import Glm4MoeMoE
+    if not hasattr(Glm4MoeMoE, "moe"):
+        return
+    moe = Glm4MoeMoE.moe
+    Glm4MoeMoE.moe = lambda self, hidden, chosen, weights: moe(self, hidden, chosen,
+                                                               weights.to(hidden.dtype))
+
+
 def randomise(model, seed, norm_names=("LayerNorm", "layer_norm", "layernorm")):
     """Random float32 numbers for every parameter, norms and biases too."""
     random = torch.Generator().manual_seed(seed)
