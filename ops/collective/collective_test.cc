@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <numeric>
+
 #include "autograd/autograd.h"
 #include "core/placement.h"
 #include "core/thread_communicator.h"
@@ -72,6 +74,50 @@ TEST(CollectiveTest, AllOfThemOnTwoAndThreeRanks) {
     CheckCollective(
         ranks, [](const Tensor& x, const Group& g) { return ReduceScatterToGroup(x, 1, g); }, whole,
         share_of_sum, join);
+  }
+}
+
+TEST(CollectiveTest, ExchangedRows) {
+  // Rows from one rank to another; between some there are none.
+  const auto count = [](int from, int to) -> int64_t {
+    return (from + 2 * to) % 3 + (from == to ? 1 : 0);
+  };
+  for (const int ranks : {1, 2, 3}) {
+    const auto sent = [&](int from) {
+      std::vector<int64_t> counts;
+      for (int to = 0; to < ranks; ++to) counts.push_back(count(from, to));
+      return counts;
+    };
+    const auto received = [&](int to) {
+      std::vector<int64_t> counts;
+      for (int from = 0; from < ranks; ++from) counts.push_back(count(from, to));
+      return counts;
+    };
+    const auto rows = [&](int r) {
+      const std::vector<int64_t> counts = sent(r);
+      return RandomTensor({std::accumulate(counts.begin(), counts.end(), int64_t{0}), 2},
+                          static_cast<uint64_t>(r));
+    };
+    CheckCollective(
+        ranks,
+        [&](const Tensor& x, const Group& g) {
+          return ExchangeRows(x, sent(g->rank()), received(g->rank()), g);
+        },
+        rows,
+        [&](const Tensors& all, int r) {
+          Tensors parts;
+          for (int from = 0; from < ranks; ++from) {
+            parts.push_back(Split(all[static_cast<size_t>(from)], sent(from), 0)[r]);
+          }
+          return Cat(parts, 0);
+        },
+        [&](const Tensors& all, int r) {
+          Tensors parts;
+          for (int to = 0; to < ranks; ++to) {
+            parts.push_back(Split(all[static_cast<size_t>(to)], received(to), 0)[r]);
+          }
+          return Cat(parts, 0);
+        });
   }
 }
 
