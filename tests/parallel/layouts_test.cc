@@ -192,7 +192,10 @@ RunConfig ConfigFor(const Layout& layout, const std::string& name) {
     if (layout.run == "experts_lora") {
       config.adapter = "lora";
       config.target_modules = "all-linear";
+      config.lora_dropout = 0.1;  // of the rank whose tokens they are
     }
+    if (layout.run == "experts_six") config.config_overrides += ",num_experts=6";
+    config.static_graph = config.check_reduction = layout.run == "experts_static";
   }
   if (layout.run == "prefix" || layout.run == "projected") {
     config.adapter = "prefix";
@@ -469,6 +472,13 @@ std::vector<Layout> RunLayouts() {
         Layout{.dp = 2, .accumulation = 2, .zero = 3, .optimizer = "muon", .ep = 2}}) {
     layout.run = "experts";
     layouts.push_back(layout);
+  }
+  for (const int ep : {2, 4}) {
+    layouts.push_back({.dp = 4, .accumulation = 1, .run = "experts_static", .ep = ep});
+  }
+  // Two ranks have two of six, and two have one.
+  for (const int zero : {0, 1, 3}) {
+    layouts.push_back({.dp = 4, .accumulation = 1, .zero = zero, .run = "experts_six", .ep = 4});
   }
   for (Layout layout :
        {Layout{.dp = 4, .accumulation = 1, .ep = 2}, Layout{.dp = 4, .accumulation = 1, .ep = 4},
