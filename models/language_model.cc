@@ -7,6 +7,7 @@
 #include "models/model_keys.h"
 #include "models/transformer_stack.h"
 #include "ops/collective/collective.h"
+#include "ops/collective/sequence_runs.h"
 #include "ops/index/index.h"
 #include "ops/view/view.h"
 
@@ -26,6 +27,26 @@ Tensor ShiftedTargets(const Bundle& in) {
   if (in.has(keys::kTargets) || !in.has(keys::kLabels)) return in.get(keys::kTargets);
   const Tensor labels = in.at(keys::kLabels);
   return Pad(Slice(labels, 1, 1, labels.size(1) - 1), 1, 0, 1, -100);
+}
+
+Bundle CutTexts(Bundle rows, const Tensor& targets, const nn::BuildContext& build,
+                nn::ForwardContext* context) {
+  const Tensor ids_BT = rows.at(keys::kInputIds);
+  const int64_t tokens = ids_BT.size(1);
+  if (!rows.has(keys::kPositionIds)) {
+    rows.set(keys::kPositionIds, CountingPositions(ids_BT.size(0), tokens, ids_BT.device()));
+  }
+  rows.erase(keys::kLabels);
+  if (targets.defined()) rows.set(keys::kTargets, targets);
+  context->cut_length = tokens;
+  const Group& ranks = build.context_parallel;
+  const std::vector<SequenceRun> runs = SequenceRuns(tokens, ranks->size(), ranks->rank());
+  for (const TensorKey& key : {keys::kInputIds, keys::kPositionIds, keys::kTargets}) {
+    if (!rows.has(key)) continue;
+    const Tensor whole = rows.at(key);
+    rows.set(key, TakeRuns(whole, whole.ndim() - 1, runs));
+  }
+  return rows;
 }
 
 Tensor AtLogitPositions(const Tensor& h, const Bundle& in, const nn::BuildContext& build,

@@ -20,6 +20,11 @@ Tensor ShiftedTargets(const Bundle& in);
 // `targets`, or `labels` as they are.
 Tensor AlignedTargets(const Bundle& in);
 
+// Model::CutSequences of a model of texts whose `targets` are these (undefined: there are none):
+// tokens, positions and targets are this rank's, what attention is told of keys is of all tokens.
+Bundle CutTexts(Bundle rows, const Tensor& targets, const nn::BuildContext& build,
+                nn::ForwardContext* context);
+
 // What a masked language model's head computes: hidden states, and what they are to guess.
 struct MaskedTokens {
   Tensor hidden;

@@ -64,6 +64,20 @@ void Model::set_checkpoint_activations(bool value) {
   checkpoint_activations_ = value;
 }
 
+Bundle Model::ShareOfSequences(const Bundle& rows, RunOptions* options) const {
+  const Group& ranks = build().context_parallel;
+  if (ranks == nullptr || ranks->size() == 1) return rows;
+  TESSERA_CHECK(prefix(options->context.adapter).tokens == 0, "model",
+                "the keys of a prefix adapter are not cut over context-parallel ranks");
+  // Every rank adds the model's own losses, which are of the whole rows.
+  if (options->loss_targets > 0) options->loss_targets /= ranks->size();
+  return CutSequences(rows, &options->context);
+}
+
+Bundle Model::CutSequences(Bundle /*rows*/, nn::ForwardContext* /*context*/) const {
+  throw Error("model", "this model's sequences cannot be cut over context-parallel ranks");
+}
+
 bool WantsHiddenOnly(const Bundle& in, const RunOptions& options) {
   return !options.keep_logits && !in.has(keys::kLabels) && !in.has(keys::kTargets);
 }

@@ -150,6 +150,16 @@ class Model : public nn::Module {
   // Sets every dropout probability of the model.
   virtual void SetDropout(double p);
 
+  // Context parallelism (nn::BuildContext::context_parallel). What this rank's `Run` is given of a
+  // batch of whole rows, which all ranks of the group have; the options then say how long these
+  // were. The loss is that of this rank's tokens, and logits are of them. Without such a group the
+  // batch as it is. Throws Error where the model or the batch cannot be cut.
+  Bundle ShareOfSequences(const Bundle& rows, RunOptions* options) const;
+  // Whether it is one that can be cut: a model whose tokens read one another in attention alone.
+  virtual bool cuts_sequences() const { return false; }
+  // What ShareOfSequences asks of such a model; `context` gets the lengths of what is cut.
+  virtual Bundle CutSequences(Bundle rows, nn::ForwardContext* context) const;
+
   // Before rows, where adapter number `adapter` counts (nn::ForwardContext); all zeros: nothing.
   virtual PrefixSpan prefix(int adapter) const;
   virtual void set_prefix(int adapter, const PrefixSpan& span) { prefixes_[adapter] = span; }

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "ops/attention/attention.h"
+#include "ops/attention/ring_attention.h"
 #include "ops/cast/cast.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/rearrange/rearrange.h"
@@ -243,7 +243,8 @@ void SelfAttention::Rotate(const AttentionMasks& masks, const ForwardContext& co
                            int64_t before, const KeyValueCache* cache, Heads* heads) const {
   TESSERA_CHECK(masks.rotary_positions.defined(), "self_attention", path(),
                 " rotates, but the masks have no rotary_positions");
-  const int64_t length = cache == nullptr ? before + heads->q.size(2) : cache->LongestAfterStep();
+  const int64_t row = context.cut_length > 0 ? context.cut_length : heads->q.size(2);
+  const int64_t length = cache == nullptr ? before + row : cache->LongestAfterStep();
   const RotaryScaling& scaling = config_.rotary->scaling;
   const bool by_length =
       scaling.kind == RotaryScaling::kDynamic || scaling.kind == RotaryScaling::kLongRope;
@@ -331,12 +332,20 @@ void SelfAttention::PutBehindPrefix(const KeyValuePrefix& prefix, const KeyValue
 
 // -------------------------------------------------------------------------------------------------
 
+SequenceRing RingOf(const BuildContext& build, const ForwardContext& context, int64_t keys) {
+  if (context.cut_length == 0) return {};
+  return {build.context_parallel, context.cut_length, keys};
+}
+
 Tensor SelfAttention::Forward(const Tensor& h_BTC, const AttentionMasks& masks,
                               const ForwardContext& context, KeyValueCache* cache,
                               int layer) const {
   return Call(h_BTC, [&] {
     const KeyValuePrefix* const prefix = this->prefix(context.adapter);
     const int64_t before = prefix == nullptr ? 0 : prefix->tokens();
+    TESSERA_CHECK(context.cut_length == 0 || (cache == nullptr && prefix == nullptr),
+                  "self_attention", path(), ": a sequence that is cut over ranks has neither a ",
+                  "cache nor a prefix");
     Heads heads = Project(h_BTC, context);
     if (config_.rotary) Rotate(masks, context, before, cache, &heads);
 
@@ -369,7 +378,9 @@ Tensor SelfAttention::Forward(const Tensor& h_BTC, const AttentionMasks& masks,
       options.head_begin = heads_.begin;
       options.heads_total = config_.num_heads;
     }
-    const Tensor o_BHTD = Attention(heads.q, heads.k, heads.v, options).output;
+    const Tensor o_BHTD = RingAttention(heads.q, heads.k, heads.v, options,
+                                        RingOf(build(), context, context.cut_length))
+                              .output;
     const Tensor merged = Reshape(Transpose(o_BHTD, 1, 2),
                                   {o_BHTD.size(0), o_BHTD.size(2), heads_.count * head_dim_});
     return resid_dropout_.Forward(output_.Forward(merged, context), context);

@@ -15,6 +15,9 @@
 //
 // Keys and values that are before those of the tokens, for an adapter: SetPrefix (nn/prefix.h).
 //
+// Context parallelism: h is this rank's tokens, and keys and values travel in a ring
+// (ops/attention/ring_attention.h), without a cache and without a prefix.
+//
 // Llama: {.num_key_value_heads = G, .qkv_bias = false, .output_bias = false,
 //         .qkv_names = {"q_proj", "k_proj", "v_proj"}, .output_name = "o_proj",
 //         .rotary = RotaryConfig{.base = 500000}}; Mistral: .window; Qwen2: .qkv_bias = true;
@@ -38,6 +41,7 @@
 
 namespace tessera {
 struct AttentionOptions;
+struct SequenceRing;
 }  // namespace tessera
 
 namespace tessera::nn {
@@ -84,7 +88,12 @@ LinearConfig QueryConfig(const SelfAttentionConfig& config, const Group& group);
 LinearConfig KeyValueConfig(const SelfAttentionConfig& config, const Group& group);
 LinearConfig OutputConfig(const SelfAttentionConfig& config, const Group& group);
 
-// Which keys count, and where tokens stand; undefined tensors mask and change nothing.
+// The ranks that a sequence is cut over, where it is: of attention to `keys` tokens of all ranks.
+SequenceRing RingOf(const BuildContext& build, const ForwardContext& context, int64_t keys);
+
+// Which keys count, and where tokens stand; undefined tensors mask and change nothing. Where the
+// sequence is cut over ranks (ForwardContext::cut_length), key_padding and document are of all its
+// tokens, bias of this rank's queries and all keys, and rotary_positions of this rank's tokens.
 struct AttentionMasks {
   Tensor key_padding = {};  // [B, Tk] bool: keys that count (Tk includes cached ones)
   Tensor document = {};     // [B, T] int32: tokens see their own document only; without cache

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "ops/attention/attention.h"
+#include "ops/attention/ring_attention.h"
 #include "ops/view/view.h"
 
 namespace tessera::nn {
@@ -74,7 +74,8 @@ Tensor CrossAttention::Forward(const Tensor& h_BTC, const Tensor& memory_BSC,
       options.head_begin = heads_.begin;
       options.heads_total = config_.num_heads;
     }
-    const Tensor o_BHTD = Attention(q, k, v, options).output;
+    const Tensor o_BHTD =
+        RingAttention(q, k, v, options, RingOf(build(), context, context.cut_source_length)).output;
     const Tensor merged = Reshape(Transpose(o_BHTD, 1, 2),
                                   {o_BHTD.size(0), o_BHTD.size(2), heads_.count * head_dim_});
     return resid_dropout_.Forward(output_.Forward(merged, context), context);

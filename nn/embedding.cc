@@ -3,14 +3,18 @@
 
 #include <algorithm>
 #include <cmath>
+#include <span>
+#include <vector>
 
 #include "core/random.h"
+#include "nn/sequence_share.h"
 #include "nn/weight.h"
 #include "ops/cast/cast.h"
 #include "ops/cross_entropy/linear_cross_entropy.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/index/index.h"
 #include "ops/matmul/matmul.h"
+#include "ops/view/view.h"
 
 namespace tessera::nn {
 namespace {
@@ -41,11 +45,24 @@ VocabParallelEmbedding::VocabParallelEmbedding(VocabParallelEmbedding& shared, c
 namespace {
 
 // The same on every rank of a tensor-parallel group, all of which have the whole result.
-Tensor AddNoise(const Tensor& h_BTC, const RandomKey& key, double alpha) {
-  const double bound =
-      alpha / std::sqrt(static_cast<double>(h_BTC.numel() / std::max<int64_t>(h_BTC.size(0), 1)));
-  const Tensor noise = Empty(h_BTC.shape(), DType::kFloat32);
-  FillUniform(noise.data<float>(), noise.numel(), key, 0, {-bound, bound});
+Tensor AddNoise(const Tensor& h_BTC, const RandomKey& key, double alpha,
+                const SequenceShare& given) {
+  const int64_t rows = h_BTC.size(0);
+  const int64_t width = h_BTC.size(2);
+  SequenceShare share = given;
+  if (share.is_whole()) share = {h_BTC.size(1), {{0, h_BTC.size(1)}}};
+  const double bound = alpha / std::sqrt(static_cast<double>(share.length * width));
+  std::vector<Tensor> parts;
+  for (const SequenceRun& run : share.runs) {
+    const Tensor part = Empty({rows, run.count, width}, DType::kFloat32);
+    const Shape global = {rows, share.length, width};
+    const Shape begin = {0, run.begin, 0};
+    const auto span = [](const Shape& s) { return std::span<const int64_t>(s.begin(), s.end()); };
+    FillUniformBox(part.data<float>(), {span(global), span(begin), span(part.shape())}, key,
+                   {-bound, bound});
+    parts.push_back(part);
+  }
+  const Tensor noise = parts.size() == 1 ? parts[0] : Cat(parts, 1);
   return Add(h_BTC, CopyTo(Cast(noise, h_BTC.dtype()), h_BTC.device()));
 }
 
@@ -71,7 +88,7 @@ Tensor VocabParallelEmbedding::Forward(const Tensor& ids, const ForwardContext& 
     if (config_.scale != 1) h = Mul(h, RoundedTo(h.dtype(), config_.scale));
     if (!context.training || context.neftune_noise_alpha == 0 || h.device().is_meta()) return h;
     return AddNoise(h, NoiseKey(context.seed, path(), context.step, context.micro_batch),
-                    context.neftune_noise_alpha);
+                    context.neftune_noise_alpha, GatheredTokens(build(), context));
   });
 }
 

@@ -9,6 +9,7 @@
 #include "autograd/autograd.h"
 #include "base/error.h"
 #include "core/execution_context.h"
+#include "nn/sequence_share.h"
 #include "nn/token_groups.h"
 #include "ops/cast/cast.h"
 #include "ops/collective/collective.h"
@@ -199,9 +200,11 @@ Tensor ExpertMlp::Forward(const Tensor& given, const ForwardContext& context) co
 Tensor ExpertMlp::Jittered(const Tensor& h, const ForwardContext& context) const {
   if (!context.training || config_.input_jitter == 0) return h;
   const RandomKey key = NoiseKey(context.seed, path(), context.step, context.micro_batch);
-  TESSERA_CHECK(!build().sequence_parallel, "expert_mlp", path(),
-                ": input_jitter does not go with sequence parallelism");
-  const Tensor uniform = Rand(h.shape(), key, {.device = h.device()});
+  const SequenceShare share = HiddenTokens(build(), context);
+  Shape whole = h.shape();
+  if (!share.is_whole()) whole[1] = share.length;
+  Tensor uniform = Rand(whole, key, {.device = h.device()});
+  if (!share.is_whole()) uniform = TakeRuns(uniform, 1, share.runs);
   return Mul(h,
              Cast(Affine(uniform, 2 * config_.input_jitter, 1 - config_.input_jitter), h.dtype()));
 }

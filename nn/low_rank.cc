@@ -7,8 +7,8 @@
 
 #include "nn/embedding.h"
 #include "nn/linear.h"
+#include "nn/sequence_share.h"
 #include "ops/cast/cast.h"
-#include "ops/dropout/dropout.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/matmul/low_rank_linear.h"
 #include "ops/reduction/reduction.h"
@@ -170,7 +170,9 @@ Tensor LowRankTerm::Dropped(const Tensor& x, const Parameter& weight,
     options.begin[last] = boxes.empty() ? 0 : boxes[0].global.begin[dim];
     options.global_shape[last] = weight.placement.global_shape()[dim];
   }
-  return tessera::Dropout(x, options);
+  // Rows of experts are no sequence.
+  const bool sequence = x.ndim() == 3;
+  return DropShare(x, options, sequence ? GatheredTokens(build(), context) : SequenceShare());
 }
 
 // A call of its own: its parameters may be gathered for it (dist/store/gathered_units.h).

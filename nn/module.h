@@ -96,9 +96,9 @@ struct Parameter {
   Group expert_group;
   // Another rank of expert_group has it: it has no elements here, and does not train.
   bool elsewhere = false;
-  // Leaves of the same storage for tokens of the ranks 1, 2, ... of expert_group, each with a
-  // gradient of its own, so that sums are those of runs without expert parallelism
-  // (BuildContext::gradients_by_source). `tensor` is that of rank 0.
+  // One leaf for each of the ranks 1, 2, ... of expert_group (`tensor` is that of rank 0). They
+  // share one storage, and a leaf collects the gradient of that rank's tokens. Sums are then taken
+  // as they are without expert parallelism (BuildContext::gradients_by_source).
   std::vector<Tensor> by_source = {};
   // An embedding or a head: its rows stand for tokens, positions or classes, not for features.
   bool table = false;
@@ -109,7 +109,8 @@ struct Parameter {
 // Gives a parameter (this rank's part, whatever it holds) its first numbers; nothing on meta.
 void InitialiseParameter(const Parameter& p, uint64_t seed);
 
-// The leaf that a layer multiplies by: that of ExecutionContext::token_source.
+// The leaf that a layer multiplies by. Of an expert with several it is that of the rank whose
+// tokens are being computed, ExecutionContext::token_source.
 const Tensor& LeafOf(const Parameter& p);
 
 struct BuildContext;
@@ -126,6 +127,10 @@ struct BuildContext {
   Group tensor_parallel = nullptr;  // nullptr: one rank
   // Norms, dropout and residuals work on this rank's share of the sequence (Korthikanti et al.).
   bool sequence_parallel = false;
+  // Ranks that share out the tokens of every sequence: they see all rows of a batch, and what they
+  // are given with ForwardContext::cut_length are their tokens of these
+  // (ops/collective/sequence_runs.h). nullptr: one rank.
+  Group context_parallel = nullptr;
   // Each rank has a share of a layer's experts, and gets the tokens that go to them (Lepikhin et
   // al. 2020, "GShard"); nullptr: one rank.
   Group expert_parallel = nullptr;
@@ -296,8 +301,13 @@ struct ForwardContext {
   uint64_t seed = 0;
   uint64_t step = 0;         // optimizer step, from 1
   uint64_t micro_batch = 0;  // index over accumulation and data-parallel ranks
-  // Length of the whole sequence where the layers see a share of it (sequence parallelism).
+  // Length of the sequence of which the layers see a share under sequence parallelism: all that
+  // this rank's tensor-parallel group has.
   int64_t sequence_length = 0;
+  // Under context parallelism the length of the whole sequence, which is cut over ranks, and that
+  // of the source that its decoder looks at; 0: nothing is cut, this rank has whole sequences.
+  int64_t cut_length = 0;
+  int64_t cut_source_length = 0;
   // NEFTune (nn/embedding.h); 0: no noise.
   double neftune_noise_alpha = 0;
   // Which of the adapters that are attached to the model counts, from 0; kNoAdapter: none, the

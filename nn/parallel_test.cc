@@ -337,7 +337,7 @@ TEST_P(ParallelLayerTest, CrossAttentionAndRelativePositions) {
           values = bias.Forward(tokens, tokens);
         }
         AttentionMasks masks;
-        masks.bias = bias.ForLayer(bias.weight(), values, 0, tokens, tokens);
+        masks.bias = bias.ForLayer(bias.weight(), values, {{0, tokens}}, tokens);
         const Tensor h = Add(x, self.Forward(x, masks, {}));
         const Tensor memory = CopyToGroup(Mul(x, 0.7), build().tensor_parallel);
         return mlp.Forward(Add(h, cross.Forward(h, memory, {}, {})), {});

@@ -49,42 +49,53 @@ RelativePositionBias::RelativePositionBias(const RelativePositionBiasConfig& con
 }
 
 Tensor RelativePositionBias::Forward(int64_t queries, int64_t keys) const {
-  return Forward(std::vector<int64_t>{0}, queries, keys);
+  return Forward({SequenceRun{0, queries}}, keys);
+}
+
+Tensor RelativePositionBias::Forward(const std::vector<SequenceRun>& queries, int64_t keys) const {
+  return Call(weight_.tensor, [&] { return LookUp(weight_.tensor, {queries}, keys); });
 }
 
 Tensor RelativePositionBias::Forward(const std::vector<int64_t>& begins, int64_t queries,
                                      int64_t keys) const {
-  return Call(weight_.tensor, [&] { return LookUp(weight_.tensor, begins, queries, keys); });
+  Rows rows;
+  for (const int64_t begin : begins) rows.push_back({{begin, queries}});
+  return Call(weight_.tensor, [&] { return LookUp(weight_.tensor, rows, keys); });
 }
 
-Tensor RelativePositionBias::LookUp(const Tensor& table, const std::vector<int64_t>& begins,
-                                    int64_t queries, int64_t keys) const {
-  const Tensor buckets_BTS = Empty({std::ssize(begins), queries, keys}, DType::kInt64);
+Tensor RelativePositionBias::LookUp(const Tensor& table, const Rows& rows, int64_t keys) const {
+  int64_t farthest = 0;
+  for (const auto& runs : rows) {
+    for (const SequenceRun& run : runs) farthest = std::max(farthest, run.begin + run.count);
+  }
+  const Tensor buckets_BTS =
+      Empty({std::ssize(rows), RunTokens(rows.front()), keys}, DType::kInt64);
   // By distance: of[farthest + s - t].
-  const int64_t farthest = queries + *std::max_element(begins.begin(), begins.end());
   std::vector<int64_t> of;
   for (int64_t d = -farthest; d < keys; ++d) of.push_back(RelativePositionBucket(d, config_));
   int64_t* bucket = buckets_BTS.data<int64_t>();
-  for (const int64_t begin : begins) {
-    for (int64_t t = 0; t < queries; ++t, bucket += keys) {
-      std::copy_n(of.begin() + (farthest - begin - t), keys, bucket);
+  for (const auto& runs : rows) {
+    for (const SequenceRun& run : runs) {
+      for (int64_t t = run.begin; t < run.begin + run.count; ++t, bucket += keys) {
+        std::copy_n(of.begin() + (farthest - t), keys, bucket);
+      }
     }
   }
   const Tensor bias_BTSH = Embedding(table, CopyTo(buckets_BTS, build().device));
   return Permute(bias_BTSH, {0, 3, 1, 2});
 }
 
-Tensor RelativePositionBias::ForLayer(const Parameter& use, const Tensor& values, int64_t begin,
-                                      int64_t queries, int64_t keys) const {
+Tensor RelativePositionBias::ForLayer(const Parameter& use, const Tensor& values,
+                                      const std::vector<SequenceRun>& queries, int64_t keys) const {
   Tensor bias = values.Detach();
   if (!AnyRequiresGrad({use.tensor})) return bias;
   Record("relative_position_bias", {use.tensor}, {bias},
-         [this, table = use.tensor.Detach(), begin, queries, keys](GradContext& ctx) {
+         [this, table = use.tensor.Detach(), queries, keys](GradContext& ctx) {
            // The look-up once more: its own gradient function sums over the distances. It asks for
            // no weights, which may not be gathered now.
            const NoGrad record(/*enabled=*/true);
            const Tensor leaf = RequireGrad(ZerosLike(table));
-           Backward({LookUp(leaf, {begin}, queries, keys)}, {ctx.grad()});
+           Backward({LookUp(leaf, {queries}, keys)}, {ctx.grad()});
            ctx.set(0, Grad(leaf));
          });
   return bias;

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "nn/module.h"
+#include "ops/collective/sequence_runs.h"
 
 namespace tessera::nn {
 
@@ -42,17 +43,21 @@ class RelativePositionBias : public Module {
   // [B, local heads, queries, keys].
   Tensor Forward(const std::vector<int64_t>& begins, int64_t queries, int64_t keys) const;
 
-  // For one of several layers that use the table: `values` (what Forward({begin}, queries, keys)
-  // gave, off the tape) in the same memory, with its gradient flowing to `use`, a parameter tied to
-  // the table. A layer's gradient is then the same on every cut into pipeline stages.
-  Tensor ForLayer(const Parameter& use, const Tensor& values, int64_t begin, int64_t queries,
-                  int64_t keys) const;
+  // Queries of several runs of a sequence, one behind the other: [1, local heads, queries, keys].
+  Tensor Forward(const std::vector<SequenceRun>& queries, int64_t keys) const;
+
+  // For one of several layers that use the table: `values` (what Forward(queries, keys) gave, off
+  // the tape) in the same memory, with its gradient flowing to `use`, a parameter tied to the
+  // table. A layer's gradient is then the same on every cut into pipeline stages.
+  Tensor ForLayer(const Parameter& use, const Tensor& values,
+                  const std::vector<SequenceRun>& queries, int64_t keys) const;
   Parameter& weight() { return weight_; }
   const Parameter& weight() const { return weight_; }
 
  private:
-  Tensor LookUp(const Tensor& table, const std::vector<int64_t>& begins, int64_t queries,
-                int64_t keys) const;
+  // At the places of the queries, of each row of a batch: [rows, local heads, queries, keys].
+  using Rows = std::vector<std::vector<SequenceRun>>;
+  Tensor LookUp(const Tensor& table, const Rows& rows, int64_t keys) const;
 
   const RelativePositionBiasConfig config_;
   Parameter& weight_;

@@ -39,12 +39,17 @@ StatusOr<train::ResolvedRun> Configure(const CLI::App& command, const RunFlags& 
   return run;
 }
 
-// "; 8 ranks over MPI: dp 2, pp 1, tp 4", nothing for one; "dp 4 (ep 2)" with expert parallelism.
+// "; 8 ranks over MPI: dp 2, pp 1, tp 4", nothing for one; "dp 4 (cp 2, ep 2)" where dp is divided.
 std::string Ranks(const dist::World& world, const dist::Mesh& mesh) {
   if (world.size == 1) return "";
+  std::string parts;
+  for (const auto& [name, group] : {std::pair("cp", mesh.cp()), std::pair("ep", mesh.ep())}) {
+    if (group->size() == 1) continue;
+    parts += Concat(parts.empty() ? "" : ", ", name, " ", group->size());
+  }
   return Concat("; ", world.size, " ranks over ", world.transport, ": dp ", mesh.dp()->size(),
-                mesh.ep()->size() > 1 ? Concat(" (ep ", mesh.ep()->size(), ")") : "", ", pp ",
-                mesh.pp()->size(), ", tp ", mesh.tp()->size());
+                parts.empty() ? "" : Concat(" (", parts, ")"), ", pp ", mesh.pp()->size(), ", tp ",
+                mesh.tp()->size());
 }
 
 // "3,200 training samples".

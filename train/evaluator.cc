@@ -63,28 +63,45 @@ size_t Evaluator::num_sums() const {
   return 2 + (metrics == nullptr ? 0 : metrics->num_counts());
 }
 
-models::Bundle Evaluator::Forward(const data::Batch& batch, bool keeps_logits) const {
+models::Bundle Evaluator::Forward(const data::Batch& batch, bool keeps_logits, bool cut) const {
   models::RunOptions options;
   options.loss_reduction = LossReduction::kSum;
   options.keep_logits = keeps_logits;
   options.label_smoothing = options_.label_smoothing;
   options.class_weights = options_.objective.class_weights;
-  const models::Bundle there = OnDevice(batch.tensors, model_.build().device);
+  models::Bundle there = OnDevice(batch.tensors, model_.build().device);
+  if (cut) there = model_.ShareOfSequences(there, &options);
   return options_.prediction_step != nullptr ? options_.prediction_step(there, options)
                                              : model_.Run(there, options);
 }
 
-// Of a batch without labels whose texts are wanted, the texts alone.
-StatusOr<BatchResult> Evaluator::ResultOf(const data::Batch& batch, bool predicts) const {
-  using Reads = EvaluationMetrics::Reads;
+bool Evaluator::Writes(bool predicts) const {
   const Objective& objective = options_.objective;
   const EvaluationMetrics* const metrics = objective.labelled ? objective.metrics.get() : nullptr;
-  const bool writes = objective.write != nullptr &&
-                      (predicts || (metrics != nullptr && metrics->reads() == Reads::kTexts));
-  const bool logits =
-      (metrics != nullptr && metrics->reads() == Reads::kLogits) || (predicts && !writes);
+  return objective.write != nullptr &&
+         (predicts || (metrics != nullptr && metrics->reads() == EvaluationMetrics::Reads::kTexts));
+}
+
+bool Evaluator::ReadsLogits(bool predicts) const {
+  const Objective& objective = options_.objective;
+  const EvaluationMetrics* const metrics = objective.labelled ? objective.metrics.get() : nullptr;
+  return (metrics != nullptr && metrics->reads() == EvaluationMetrics::Reads::kLogits) ||
+         (predicts && !Writes(predicts));
+}
+
+bool Evaluator::CutsRows(bool predicts) const {
+  return mesh_.cp()->size() > 1 && options_.prediction_step == nullptr && !Writes(predicts) &&
+         !ReadsLogits(predicts);
+}
+
+// Of a batch without labels whose texts are wanted, the texts alone.
+StatusOr<BatchResult> Evaluator::ResultOf(const data::Batch& batch, bool predicts) const {
+  const Objective& objective = options_.objective;
+  const bool writes = Writes(predicts);
   BatchResult result;
-  if (objective.labelled || !writes) result.outputs = Forward(batch, logits);
+  if (objective.labelled || !writes) {
+    result.outputs = Forward(batch, ReadsLogits(predicts), CutsRows(predicts));
+  }
   if (!writes) return result;
   TESSERA_ASSIGN_OR_RETURN(result.texts, objective.write(model_, batch, largest_over_ranks_));
   return result;
@@ -97,10 +114,13 @@ StatusOr<Evaluator::Share> Evaluator::ShareOf(const data::Batch& batch, bool pre
   if (predicts) share.rows = objective.predict(batch, result);
   if (!objective.labelled) return share;
   share.sums[0] = result.outputs.at(keys::kLoss).Item();
-  share.sums[1] = objective.TargetsOf(batch);
+  // Ranks that share out a batch count it once.
+  const bool adds = !CutsRows(predicts) || mesh_.cp()->rank() == 0;
+  if (adds) share.sums[1] = objective.TargetsOf(batch);
   if (objective.metrics == nullptr) return share;
   TESSERA_ASSIGN_OR_RETURN(const std::vector<double> counts,
                            objective.metrics->Count(batch, result));
+  if (!adds) return share;
   std::copy(counts.begin(), counts.end(), share.sums.begin() + 2);
   return share;
 }
@@ -108,11 +128,13 @@ StatusOr<Evaluator::Share> Evaluator::ShareOf(const data::Batch& batch, bool pre
 StatusOr<PredictionResult> Evaluator::Go(const BatchSource& batches, bool predicts) const {
   const NoGrad no_grad;
   const AutocastScope autocast(options_.products);
-  const int64_t ranks = mesh_.dp()->size();
+  const bool cut = CutsRows(predicts);
+  const int64_t ranks = cut ? mesh_.data_ranks() : mesh_.dp()->size();
+  const int64_t rank = cut ? mesh_.data_rank() : mesh_.dp()->rank();
   std::vector<double> sums(num_sums(), 0.0);
   PredictionResult result;
   for (int64_t round = 0; round * ranks < batches.size; ++round) {
-    const int64_t number = round * ranks + mesh_.dp()->rank();
+    const int64_t number = round * ranks + rank;
     const bool counts = number < batches.size;
     StatusOr<data::Batch> batch = data::Batch();
     if (counts || options_.forward_is_collective) {

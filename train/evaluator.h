@@ -6,8 +6,9 @@
 //                            evaluator.Run(BatchesOf(*data.validation, batch_size)));
 //
 // Batch b is rank b % ranks' to compute; sums are taken in the order of the batches, so that any
-// number of ranks finds the same. Nothing is recorded for a backward pass, and no dropout is
-// active.
+// number of ranks finds the same. Context-parallel ranks compute a batch together where only its
+// loss is asked for, and are ranks of their own where metrics read logits or texts. Nothing is
+// recorded for a backward pass, and no dropout is active.
 #ifndef TESSERA_TRAIN_EVALUATOR_H_
 #define TESSERA_TRAIN_EVALUATOR_H_
 
@@ -83,7 +84,12 @@ class Evaluator {
     std::vector<PredictedRow> rows;
   };
   size_t num_sums() const;
-  models::Bundle Forward(const data::Batch& batch, bool keeps_logits) const;
+  // Whether texts are written, and whether logits are read.
+  bool Writes(bool predicts) const;
+  bool ReadsLogits(bool predicts) const;
+  // Whether context-parallel ranks share out the tokens of a batch.
+  bool CutsRows(bool predicts) const;
+  models::Bundle Forward(const data::Batch& batch, bool keeps_logits, bool cut) const;
   StatusOr<BatchResult> ResultOf(const data::Batch& batch, bool predicts) const;
   StatusOr<Share> ShareOf(const data::Batch& batch, bool predicts) const;
   StatusOr<PredictionResult> Go(const BatchSource& batches, bool predicts) const;

@@ -103,17 +103,17 @@ Trainer::Trainer(const RunConfig& config, models::Model& model, const TaskData& 
   const Status fits = config.ValidateFor(mesh.world()->size());
   TESSERA_CHECK(fits.ok(), "trainer", Message(fits));
   TESSERA_CHECK(config.tp == mesh.tp()->size() && config.pp == mesh.pp()->size() &&
-                    config.ep == mesh.ep()->size(),
+                    config.cp == mesh.cp()->size() && config.ep == mesh.ep()->size(),
                 "trainer", "the mesh is not the configuration's: tp ", mesh.tp()->size(), ", pp ",
-                mesh.pp()->size(), ", ep ", mesh.ep()->size());
+                mesh.pp()->size(), ", cp ", mesh.cp()->size(), ", ep ", mesh.ep()->size());
 }
 
 StatusOr<data::Batch> Trainer::TrainBatch(int64_t number) const {
   const int64_t micro_batches = config_.accumulation_steps();
   const data::BatchPlace place = {.step = number / micro_batches,
                                   .micro_batch = number % micro_batches,
-                                  .rank = mesh_.dp()->rank(),
-                                  .world = mesh_.dp()->size()};
+                                  .rank = mesh_.data_rank(),
+                                  .world = mesh_.data_ranks()};
   if (parts_.train_batch.run != nullptr) return parts_.train_batch.run(place);
   const std::vector<data::Sample> rows = sampler_.Rows(place);
   if (!rows.empty()) return data_.train->MakeBatch(rows);
@@ -268,7 +268,7 @@ StepResult Trainer::RunStep(const StepBatches& step) {
 }
 
 void Trainer::ReadPosition() {
-  const data::DataPosition at = sampler_.After(state_.step, mesh_.dp()->size());
+  const data::DataPosition at = sampler_.After(state_.step, mesh_.data_ranks());
   const auto epoch = static_cast<double>(samples_per_epoch());
   state_.samples = at.samples;
   state_.epoch = (static_cast<double>(at.epoch) * epoch + static_cast<double>(at.index)) / epoch;

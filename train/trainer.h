@@ -167,8 +167,8 @@ class Trainer {
   int64_t Interruption() const;
   int64_t ReasonToStop() const;
   Status CheckEpochs() const;
-  bool EndsEpoch(int64_t step) const { return sampler_.EndsEpoch(step, mesh_.dp()->size()); }
-  int64_t samples_per_step() const { return sampler_.StepSamples(mesh_.dp()->size()); }
+  bool EndsEpoch(int64_t step) const { return sampler_.EndsEpoch(step, mesh_.data_ranks()); }
+  int64_t samples_per_step() const { return sampler_.StepSamples(mesh_.data_ranks()); }
   int64_t samples_per_epoch() const { return sampler_.samples_per_epoch(); }
 
   const RunConfig config_;

@@ -49,8 +49,8 @@ Status Trainer::Begin(const TrainOptions& options) {
   engine_ = std::make_unique<Engine>(model_, mesh_, engine, parts_.step);
   engine_->Start();
   loop_.emplace(engine_.get(), StepLoopOptions{.micro_batches = config_.accumulation_steps(),
-                                               .rank = mesh_.dp()->rank(),
-                                               .ranks = mesh_.dp()->size(),
+                                               .rank = mesh_.data_rank(),
+                                               .ranks = mesh_.data_ranks(),
                                                .seed = static_cast<uint64_t>(config_.seed),
                                                .label_smoothing = config_.label_smoothing,
                                                .neftune_noise_alpha = config_.neftune_noise_alpha,
@@ -102,7 +102,7 @@ Status Trainer::CheckEpochs() const {
     return InvalidArgument(
         "eval_batches is missing: the validation data do not say how many samples they have");
   }
-  const int64_t batch = sampler_.GlobalBatch(mesh_.dp()->size());
+  const int64_t batch = sampler_.GlobalBatch(mesh_.data_ranks());
   if (data_.train->size() != data::kUnknownSize) {
     if (!config_.drop_last || samples_per_epoch() >= batch) return OkStatus();
     return InvalidArgument("drop_last leaves nothing to train on: a step takes ", batch,
@@ -121,7 +121,7 @@ Status Trainer::CheckEpochs() const {
 // twice: an epoch of fewer samples than the global batch is one step. A run by epochs ends with the
 // last sample of them, and its last step may be short.
 Status Trainer::PlanSteps(const data::DataPosition& begin, int64_t length_group) {
-  const int64_t ranks = mesh_.dp()->size();
+  const int64_t ranks = mesh_.data_ranks();
   data::SamplerOptions order = DataOrder(config_, data_.train.get(), mesh_, begin, length_group);
   sampler_ = data::Sampler(order);
   order.samples_per_step = std::min(sampler_.GlobalBatch(ranks), sampler_.samples_per_epoch());
@@ -148,6 +148,14 @@ Status Trainer::Prepare() {
     TESSERA_RETURN_IF_ERROR(RunLock::Take(config_.out, &lock_));
     TESSERA_RETURN_IF_ERROR(RemoveTemporaries(config_.out));
   }
+  if (mesh_.cp()->size() > 1 && ReadsWholeRows(parts_.step)) {
+    return InvalidArgument("cp ", mesh_.cp()->size(), ": the loss of task '", config_.task,
+                           "' reads whole rows, which are shared out over ranks");
+  }
+  if (mesh_.cp()->size() > 1 && model_.prefix(0).tokens > 0) {
+    return InvalidArgument("cp ", mesh_.cp()->size(),
+                           ": the keys of a prefix adapter are not shared out over ranks");
+  }
   TESSERA_RETURN_IF_ERROR(CheckEpochs());
   TESSERA_RETURN_IF_ERROR(PlanSteps({}, /*length_group=*/0));
   return MakeCallbacks();
@@ -160,7 +168,7 @@ Status Trainer::OpenReport(const ResumeState& resumed) {
                                 .report_to = config_.report_to,
                                 .step = state_.step,
                                 .total_steps = state_.total_steps,
-                                .steps_per_epoch = sampler_.StepsPerEpoch(mesh_.dp()->size()),
+                                .steps_per_epoch = sampler_.StepsPerEpoch(mesh_.data_ranks()),
                                 .samples_per_step = samples_per_step(),
                                 .position = sampler_.options().begin,
                                 .evaluation_due = resumed.evaluation_due,
@@ -188,8 +196,8 @@ ResumeState Trainer::StateNow() const {
           .epoch = report_ == nullptr ? JsonMember() : report_->epoch().ToJson(),
           .callbacks = CallbackStates(),
           .data_samples = data_.train->size(),
-          .global_batch = sampler_.GlobalBatch(mesh_.dp()->size()),
-          .position = sampler_.After(state_.step, mesh_.dp()->size()),
+          .global_batch = sampler_.GlobalBatch(mesh_.data_ranks()),
+          .position = sampler_.After(state_.step, mesh_.data_ranks()),
           .length_group = sampler_.options().length_group,
           .data_digest = data_digest_,
           .evaluation_due = evaluation_due_,

@@ -119,7 +119,7 @@ Status Trainer::EvaluateAndLog() {
   }
   const AutocastScope autocast(config_.product_dtype());
   // As many rows on every layout of the same step.
-  const int64_t batches = config_.eval_batches * config_.accumulation_steps() * mesh_.dp()->size();
+  const int64_t batches = config_.eval_batches * config_.accumulation_steps() * mesh_.data_ranks();
   EvaluationResult found;
   std::vector<std::string> samples;
   TESSERA_RETURN_IF_ERROR(Interruptible([&]() -> Status {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "dist/mesh/mesh.h"
 
+#include <utility>
+
 #include "base/error.h"
 
 namespace tessera::dist {
@@ -39,13 +41,17 @@ Status CheckMesh(const MeshSizes& sizes, int world_size) {
   if (sizes.tp < 1) return InvalidArgument("tp must be at least 1, not ", sizes.tp);
   if (sizes.pp < 1) return InvalidArgument("pp must be at least 1, not ", sizes.pp);
   if (sizes.ep < 1) return InvalidArgument("ep must be at least 1, not ", sizes.ep);
+  if (sizes.cp < 1) return InvalidArgument("cp must be at least 1, not ", sizes.cp);
   const int64_t model = int64_t{sizes.tp} * sizes.pp;
   const char* hint = world_size == 1 ? "; start the command under mpirun or tessera launch" : "";
   if (world_size % model == 0) {
     const int64_t data = world_size / model;
-    if (data % sizes.ep == 0) return OkStatus();
-    return InvalidArgument("ep ", sizes.ep, " does not divide the ", data, " data-parallel rank",
-                           data == 1 ? "" : "s", hint);
+    for (const auto& [name, size] : {std::pair("cp", sizes.cp), std::pair("ep", sizes.ep)}) {
+      if (data % size == 0) continue;
+      return InvalidArgument(name, " ", size, " does not divide the ", data, " data-parallel rank",
+                             data == 1 ? "" : "s", hint);
+    }
+    return OkStatus();
   }
   if (sizes.pp == 1) {
     return InvalidArgument("tp ", sizes.tp, " does not divide the world of ", world_size,
@@ -67,6 +73,8 @@ Mesh::Mesh(const Group& world, const MeshSizes& sizes) : world_(world) {
   // Without expert parallelism no more groups are made.
   ep_ = sizes.ep == 1 ? SingleProcessCommunicator("ep") : dp_->Split(at.edp, at.ep, "ep");
   edp_ = sizes.ep == 1 ? dp_ : dp_->Split(at.ep, at.edp, "edp");
+  cp_ = sizes.cp == 1 ? SingleProcessCommunicator("cp")
+                      : dp_->Split(at.dp() / sizes.cp, at.dp() % sizes.cp, "cp");
 }
 
 Mesh::Mesh(const MeshSizes& sizes, int world_size, int rank, const GroupMaker& make) {
@@ -78,12 +86,14 @@ Mesh::Mesh(const MeshSizes& sizes, int world_size, int rank, const GroupMaker& m
   model_ = make(at.pp * sizes.tp + at.tp, sizes.pp * sizes.tp, "model");
   ep_ = make(at.ep, sizes.ep, "ep");
   edp_ = sizes.ep == 1 ? dp_ : make(at.edp, at.edp_size, "edp");
+  cp_ = make(at.dp() % sizes.cp, sizes.cp, "cp");
 }
 
 int Mesh::printing_rank() const { return (pp_->size() - 1) * dp_->size() * tp_->size(); }
 
 std::string Mesh::Describe() const {
   return Concat("rank ", world_->rank(), " (dp ", dp_->rank(),
+                cp_->size() > 1 ? Concat(", cp ", cp_->rank()) : "",
                 ep_->size() > 1 ? Concat(", ep ", ep_->rank()) : "", ", pp ", pp_->rank(), ", tp ",
                 tp_->rank(), ")");
 }

@@ -5,19 +5,23 @@
 //   const Mesh mesh(world, {.tp = 2, .pp = 2});       // dp = world size / (tp * pp)
 //   build.tensor_parallel = mesh.tp();
 //
-// Axes: `dp` (ranks that hold the same parameters and see other rows), `pp` (stages of a pipeline)
-// and `tp` (shares of every layer). The name `cp`, shares of a sequence in attention, is reserved.
-// Rank order: tp varies fastest, then dp, then pp (Megatron-LM's default), so that the ranks that
-// talk most are neighbours on a host:
+// Axes: `dp` (ranks that hold the same parameters), `pp` (stages of a pipeline) and `tp` (shares of
+// every layer). Rank order: tp varies fastest, then dp, then pp (Megatron-LM's default), so that
+// the ranks that talk most are neighbours on a host:
 //   rank = (pp_rank * dp_size + place) * tp_size + tp_rank,  where place is dp_rank.
 // Each axis is a group of the ranks that differ in it alone; `model` joins tp and pp: the ranks
 // that together hold one copy of the parameters. Groups are made once, on construction.
 //
-// Expert parallelism divides dp: `ep` neighbours share out the experts of a layer, and the ranks
-// that hold the same experts are a group `edp`. Then
-//   place = edp_rank * ep_size + ep_rank,  dp_rank = ep_rank * edp_size + edp_rank:
-// in the order of dp ranks, which is that of a step's micro-batches, those of one edp group are
-// neighbours, so that a balanced sum over dp is one over edp, then over ep (parameter_store.h).
+// Context parallelism divides dp: `cp` neighbours in the order of dp ranks have the same rows of a
+// batch, and share out the tokens of these. Ranks of other such groups see other rows:
+//   data_rank = dp_rank / cp_size,  cp_rank = dp_rank % cp_size.
+//
+// Expert parallelism divides dp, too: `ep` neighbours share out the experts of a layer, and the
+// ranks that hold the same experts are a group `edp`. Then
+//   place = edp_rank * ep_size + ep_rank,  dp_rank = ep_rank * edp_size + edp_rank.
+// The micro-batches of a step are numbered in the order of dp ranks. With this order the ranks of
+// one edp group are neighbours, so a balanced sum over dp adds up each edp group first, and the
+// sums of these groups then (parameter_store.h).
 //
 // A rank's place follows from its number, so that the mesh of one rank can be made without the
 // others, of groups that only count what they are given (dist/comm/counting_communicator.h):
@@ -41,6 +45,7 @@ struct MeshSizes {
   int tp = 1;
   int pp = 1;
   int ep = 1;  // divides dp
+  int cp = 1;  // divides dp
 };
 
 // Whether a world of that many ranks can be cut so; names the sizes.
@@ -55,7 +60,8 @@ class Mesh {
   Mesh();
   // Collective. Throws Error for sizes that CheckMesh refuses.
   Mesh(const Group& world, const MeshSizes& sizes);
-  // Rank `rank` of a world of that size; `make` is asked for world, tp, dp, pp, model, ep and edp.
+  // Rank `rank` of a world of that size; `make` is asked for world, tp, dp, pp, model, ep, edp and
+  // cp.
   // Not collective. Throws likewise.
   Mesh(const MeshSizes& sizes, int world_size, int rank, const GroupMaker& make);
 
@@ -66,6 +72,10 @@ class Mesh {
   const Group& model() const { return model_; }
   const Group& ep() const { return ep_; }
   const Group& edp() const { return edp_; }
+  const Group& cp() const { return cp_; }
+  // Whose rows of a batch this rank sees, of how many.
+  int data_rank() const { return dp_->rank() / cp_->size(); }
+  int data_ranks() const { return dp_->size() / cp_->size(); }
 
   // The world's rank of the one that prints and writes what concerns the whole run: tp rank 0,
   // dp rank 0, last pipeline stage, which has the loss.
@@ -83,6 +93,7 @@ class Mesh {
   Group model_;
   Group ep_;
   Group edp_;
+  Group cp_;
 };
 
 }  // namespace tessera::dist

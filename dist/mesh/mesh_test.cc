@@ -114,6 +114,34 @@ TEST(MeshTest, ExpertParallelRanksAreNeighbours) {
   }
 }
 
+// Context parallelism divides dp, too: neighbours see the same rows.
+TEST(MeshTest, ContextParallelRanksAreNeighbours) {
+  RunRanks(16, [](const std::shared_ptr<Communicator>& world) {
+    const Mesh mesh(world, {.tp = 2, .pp = 2, .ep = 2, .cp = 2});
+    const int dp = mesh.dp()->rank();
+    EXPECT_EQ(mesh.cp()->size(), 2);
+    EXPECT_EQ(mesh.cp()->rank(), dp % 2);
+    EXPECT_EQ(mesh.data_rank(), dp / 2);
+    EXPECT_EQ(mesh.data_ranks(), 2);
+    const std::vector<int64_t> dp_ranks = Members(mesh.dp(), world->rank());
+    const auto first = static_cast<size_t>(dp / 2 * 2);
+    EXPECT_EQ(Members(mesh.cp(), world->rank()),
+              (std::vector<int64_t>{dp_ranks[first], dp_ranks[first + 1]}));
+    EXPECT_EQ(mesh.cp()->name(), "cp");
+    EXPECT_EQ(mesh.Describe(), Concat("rank ", world->rank(), " (dp ", dp, ", cp ", dp % 2, ", ep ",
+                                      mesh.ep()->rank(), ", pp ", mesh.pp()->rank(), ", tp ",
+                                      mesh.tp()->rank(), ")"));
+  });
+  RunRanks(4, [](const std::shared_ptr<Communicator>& world) {
+    const Mesh mesh(world, {.tp = 2});
+    EXPECT_EQ(mesh.cp()->size(), 1);
+    EXPECT_EQ(mesh.data_rank(), mesh.dp()->rank());
+    EXPECT_EQ(mesh.data_ranks(), 2);
+  });
+  EXPECT_EQ(Message(CheckMesh({.cp = 3}, 4)), "cp 3 does not divide the 4 data-parallel ranks");
+  EXPECT_EQ(Message(CheckMesh({.cp = 0}, 4)), "cp must be at least 1, not 0");
+}
+
 TEST(MeshTest, WithoutExpertParallelismAllDataParallelRanksHoldTheSame) {
   RunRanks(4, [](const std::shared_ptr<Communicator>& world) {
     const Mesh mesh(world, {.tp = 2});

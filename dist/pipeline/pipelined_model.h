@@ -15,6 +15,7 @@
 #define TESSERA_DIST_PIPELINE_PIPELINED_MODEL_H_
 
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "dist/pipeline/bundle_channel.h"
@@ -45,6 +46,10 @@ class PipelinedModel : public models::Model, public models::EncoderDecoder {
   int64_t hidden_size() const override { return first().hidden_size(); }
   int num_cache_layers() const override { return first().num_cache_layers(); }
   int64_t length_kind(int64_t tokens) const override { return first().length_kind(tokens); }
+  bool cuts_sequences() const override { return first().cuts_sequences(); }
+  models::Bundle CutSequences(models::Bundle rows, nn::ForwardContext* context) const override {
+    return first().CutSequences(std::move(rows), context);
+  }
   models::PrefixSpan prefix(int adapter) const override { return first().prefix(adapter); }
   void set_prefix(int adapter, const models::PrefixSpan& span) override;
   std::shared_ptr<const models::TextFormat> text_format() const override {

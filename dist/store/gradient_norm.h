@@ -36,7 +36,7 @@ struct MeasuredParameter {
   bool owned = true;
   bool counted = true;
   std::shared_ptr<Communicator> ranks;  // of StoreGroups: those that hold the same part
-  // Which elements of its gradient each of those has; empty: all of them have all.
+  // Which elements of its gradient each of those ranks has; empty: each has the whole gradient.
   std::vector<ElementRange> pieces = {};
 };
 

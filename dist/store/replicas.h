@@ -13,7 +13,7 @@
 
 namespace tessera::dist {
 
-// Every parameter, frozen ones too, becomes that of the first of the ranks that hold it.
+// Gives every rank that holds a parameter, frozen ones too, the numbers of the first such rank.
 void BroadcastParameters(const std::vector<nn::Parameter*>& parameters, const StoreGroups& ranks);
 
 // Sums the gradients of parameters that each rank of a tensor-parallel group has seen a part of

@@ -177,6 +177,14 @@ Status DeriveFromIds(const ChatGlmConfig& config, Bundle* in) {
   return OkStatus();
 }
 
+Bundle ChatGlm::CutSequences(Bundle rows, nn::ForwardContext* context) const {
+  const Status derived = DeriveFromIds(config_, &rows);
+  TESSERA_CHECK(derived.ok(), "chatglm", Message(derived));
+  ResolveMask(&rows);
+  const Tensor targets = ShiftedTargets(rows);
+  return CutPrefixTexts(std::move(rows), targets, build(), context);
+}
+
 Bundle ChatGlm::Embed(Bundle in, const RunOptions& options) const {
   const Tensor ids_BT = in.at(keys::kInputIds);
   TESSERA_CHECK(ids_BT.ndim() == 2 && ids_BT.dtype() == DType::kInt64, "chatglm",

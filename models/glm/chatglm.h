@@ -45,6 +45,8 @@ class ChatGlm : public Model {
   int64_t vocab_size() const override { return config_.vocab_size; }
   int64_t hidden_size() const override { return config_.hidden_size; }
   int num_cache_layers() const override { return static_cast<int>(config_.num_layers); }
+  bool cuts_sequences() const override { return true; }
+  Bundle CutSequences(Bundle rows, nn::ForwardContext* context) const override;
   std::shared_ptr<const TextFormat> text_format() const override { return text_format_; }
   const ChatGlmConfig& fields() const { return config_; }
 

@@ -156,6 +156,14 @@ Bundle Glm::RunBlock(int block, Bundle in, const RunOptions& options) const {
                              std::move(in), options, block - 1);
 }
 
+Bundle Glm::CutSequences(Bundle rows, nn::ForwardContext* context) const {
+  TESSERA_CHECK(!rows.has(keys::kChoiceIds), "glm",
+                "rows with candidates are not cut over context-parallel ranks");
+  ResolveMask(&rows);
+  const Tensor targets = AlignedTargets(rows);
+  return CutPrefixTexts(std::move(rows), targets, build(), context);
+}
+
 Bundle Glm::Embed(Bundle in, const RunOptions& options) const {
   const Tensor ids_BT = in.at(keys::kInputIds);
   TESSERA_CHECK(ids_BT.ndim() == 2 && ids_BT.dtype() == DType::kInt64, "glm",

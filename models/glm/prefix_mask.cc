@@ -2,10 +2,13 @@
 #include "models/glm/prefix_mask.h"
 
 #include <limits>
+#include <utility>
 
 #include "models/glm/glm_keys.h"
 #include "models/input_check.h"
+#include "models/language_model.h"
 #include "models/model_keys.h"
+#include "ops/collective/sequence_runs.h"
 #include "ops/elementwise/elementwise.h"
 
 namespace tessera::models {
@@ -49,6 +52,19 @@ nn::AttentionMasks MasksOf(Bundle* in) {
   }
   masks.bias = in->at(keys::kAttentionBias);
   return masks;
+}
+
+// A mask of pairs keeps this rank's queries, and all keys.
+Bundle CutPrefixTexts(Bundle rows, const Tensor& targets, const nn::BuildContext& build,
+                      nn::ForwardContext* context) {
+  Bundle cut = CutTexts(std::move(rows), targets, build, context);
+  const Tensor mask = cut.get(keys::kAttentionMask);
+  if (mask.defined() && mask.ndim() == 4) {
+    const Group& ranks = build.context_parallel;
+    cut.set(keys::kAttentionMask,
+            TakeRuns(mask, 2, SequenceRuns(mask.size(2), ranks->size(), ranks->rank())));
+  }
+  return cut;
 }
 
 namespace {

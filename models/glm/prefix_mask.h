@@ -30,6 +30,10 @@ BlockKeys PrefixBlockKeys();
 // (`local.attention_bias`).
 nn::AttentionMasks MasksOf(Bundle* in);
 
+// CutTexts (models/language_model.h) of a resolved bundle.
+Bundle CutPrefixTexts(Bundle rows, const Tensor& targets, const nn::BuildContext& build,
+                      nn::ForwardContext* context);
+
 // Whether the mask and the positions of a bundle from outside fit `input_ids` [B, T], which is
 // checked already. Positions are [B, 2, T] (or [B, T] where `one_coordinate` may be given), each in
 // [0, rows); one row of them stands for all.

@@ -121,6 +121,11 @@ Bundle Gpt::RunBlock(int block, Bundle in, const RunOptions& options) const {
   return LanguageModelOutputs(*lm_head_, h_BTC, ShiftedTargets(in), in, options);
 }
 
+Bundle Gpt::CutSequences(Bundle rows, nn::ForwardContext* context) const {
+  const Tensor targets = ShiftedTargets(rows);
+  return CutTexts(std::move(rows), targets, build(), context);
+}
+
 Bundle Gpt::Embed(Bundle in, const RunOptions& options) const {
   const Tensor ids_BT = in.at(keys::kInputIds);
   TESSERA_CHECK(ids_BT.ndim() == 2, "gpt", "input_ids must be [batch, tokens], got ", ids_BT);

@@ -37,6 +37,8 @@ class Gpt : public Model {
   int64_t vocab_size() const override { return config_.vocab_size; }
   int64_t hidden_size() const override { return config_.n_embd; }
   int num_cache_layers() const override { return static_cast<int>(config_.n_layer); }
+  bool cuts_sequences() const override { return true; }
+  Bundle CutSequences(Bundle rows, nn::ForwardContext* context) const override;
 
  private:
   // The part under `transformer.`; lm_head is beside it.

@@ -9,6 +9,7 @@
 #include "models/model.h"
 #include "nn/activation.h"
 #include "ops/cast/cast.h"
+#include "ops/collective/collective.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/index/index.h"
 #include "ops/reduction/reduction.h"
@@ -143,30 +144,43 @@ Tensor EmptyRouterSums(const LlamaConfig& c, DType dtype, const Device& device) 
   return Full({2 * c.experts.num_experts + 3}, 0.0, wide, device);
 }
 
+namespace {
+
+// Over the ranks that share out the tokens, all of which go on with the sum.
+Tensor SumOverRanks(const Tensor& x, const Group& ranks) {
+  return CopyToGroup(ReduceFromGroup(x, ranks), ranks);
+}
+
+}  // namespace
+
 Tensor AddRouting(const LlamaConfig& c, const Tensor& sums, const nn::Routing& routing,
-                  const Tensor& mask) {
+                  const Tensor& mask, const Group& ranks) {
   const int64_t experts = c.experts.num_experts;
   const int64_t tokens = routing.logits.size(0);
   std::optional<NoGrad> no_loss;
   if (!c.experts.output_router_logits && c.experts.z_weight == 0) no_loss.emplace();
   const DType dtype = routing.logits.dtype();
-  // The mean over tokens of [N, X].
-  Tensor share =
-      Full({tokens, 1}, 1.0 / static_cast<double>(tokens), dtype, routing.logits.device());
-  if (mask.defined()) {
-    const Tensor seen = Cast(Reshape(mask, {tokens, 1}), dtype);
-    share = Div(seen, Maximum(Sum(seen), Full({}, 1.0, dtype, seen.device())));
+  const Device device = routing.logits.device();
+  // What a token counts; the means are of all tokens that do.
+  const Tensor counts = mask.defined() ? Cast(Reshape(mask, {tokens, 1}), dtype)
+                                       : Full({tokens, 1}, 1.0, dtype, device);
+  Tensor all;
+  {
+    const NoGrad no_grad;
+    all = Maximum(SumOverRanks(Sum(counts), ranks), Full({}, 1.0, dtype, device));
   }
-  const auto mean = [&](const Tensor& x) { return Sum(Mul(x, share), {0}); };
+  const Tensor share = Div(counts, all);
+  const auto sum = [&](const Tensor& x) { return Sum(Mul(x, share), {0}); };
   Tensor chosen, loads;
   {
     const NoGrad no_grad;
-    chosen = mean(Sum(OneHot(routing.chosen, experts, dtype), {1}));  // f [E]
+    chosen = SumOverRanks(sum(Sum(OneHot(routing.chosen, experts, dtype), {1})), ranks);  // f [E]
     const double even = static_cast<double>(experts) / static_cast<double>(c.experts.per_token);
     loads = Mul(Stack({Max(chosen, 0), Min(chosen, 0)}, 0), even);
   }
-  const Tensor z = mean(Unsqueeze(Square(LogSumExp(routing.logits, -1)), 1));
-  return Add(sums, Cat({chosen, mean(Softmax(routing.logits, -1)), z, loads}, 0));
+  const Tensor z = sum(Unsqueeze(Square(LogSumExp(routing.logits, -1)), 1));
+  const Tensor found = SumOverRanks(Cat({sum(Softmax(routing.logits, -1)), z}, 0), ranks);
+  return Add(sums, Cat({chosen, found, loads}, 0));
 }
 
 void AddRouterLosses(const LlamaConfig& c, const Tensor& sums, const RunOptions& options) {

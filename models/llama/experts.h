@@ -76,8 +76,9 @@ bool CountsRoutings(const LlamaConfig& c, const RunOptions& options);
 // Of a model in `dtype`.
 Tensor EmptyRouterSums(const LlamaConfig& c, DType dtype, const Device& device);
 // `sums` with a layer's routing. `mask` [B, T]: tokens that are 0 do not count; undefined: all do.
+// `ranks` share out the tokens; nullptr: all are here.
 Tensor AddRouting(const LlamaConfig& c, const Tensor& sums, const nn::Routing& routing,
-                  const Tensor& mask);
+                  const Tensor& mask, const Group& ranks);
 // Adds the losses, and the greatest and the least load of an expert, of 1 where all are alike:
 // `router_aux_loss`, `router_z_loss`, `expert_load_max`, `expert_load_min`.
 void AddRouterLosses(const LlamaConfig& c, const Tensor& sums, const RunOptions& options);

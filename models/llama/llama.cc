@@ -10,6 +10,7 @@
 #include "nn/activation.h"
 #include "nn/expert_mlp.h"
 #include "nn/norm.h"
+#include "nn/sequence_share.h"
 #include "nn/transformer_block.h"
 
 namespace tessera::models {
@@ -175,6 +176,11 @@ Bundle Llama::RunBlock(int block, Bundle in, const RunOptions& options) const {
   return out;
 }
 
+Bundle Llama::CutSequences(Bundle rows, nn::ForwardContext* context) const {
+  const Tensor targets = ShiftedTargets(rows);
+  return CutTexts(std::move(rows), targets, build(), context);
+}
+
 Bundle Llama::Embed(Bundle in, const RunOptions& options) const {
   const Tensor ids_BT = in.at(keys::kInputIds);
   TESSERA_CHECK(ids_BT.ndim() == 2, "llama", "input_ids must be [batch, tokens], got ", ids_BT);
@@ -201,8 +207,12 @@ Bundle Llama::RunLayer(int layer, Bundle in, const RunOptions& options) const {
   RunOptions counting = options;
   counting.context.routings = &routings;
   Bundle out = RunTransformerBlock(block, masks, std::move(in), counting, layer);
-  out.set(keys::kRouterSums, AddRouting(config_, out.at(keys::kRouterSums), routings.at(0),
-                                        out.get(keys::kAttentionMask)));
+  Tensor mask = out.get(keys::kAttentionMask);
+  const nn::SequenceShare share = nn::GatheredTokens(build(), options.context);
+  if (mask.defined() && !share.is_whole()) mask = TakeRuns(mask, 1, share.runs);
+  const Group ranks = share.is_whole() ? nullptr : build().context_parallel;
+  out.set(keys::kRouterSums,
+          AddRouting(config_, out.at(keys::kRouterSums), routings.at(0), mask, ranks));
   return out;
 }
 

@@ -39,6 +39,8 @@ class Llama : public Model {
   int64_t vocab_size() const override { return config_.vocab_size; }
   int64_t hidden_size() const override { return config_.hidden_size; }
   int num_cache_layers() const override { return static_cast<int>(config_.num_hidden_layers); }
+  bool cuts_sequences() const override { return true; }
+  Bundle CutSequences(Bundle rows, nn::ForwardContext* context) const override;
   int64_t length_kind(int64_t tokens) const override {
     return nn::RotaryLengthKind(config_.rotary, tokens);
   }

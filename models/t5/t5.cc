@@ -19,6 +19,8 @@
 #include "nn/norm.h"
 #include "nn/prefix.h"
 #include "nn/relative_position.h"
+#include "nn/sequence_share.h"
+#include "ops/collective/sequence_runs.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/index/index.h"
 #include "ops/view/view.h"
@@ -188,13 +190,17 @@ class T5::Stack : public nn::Module {
 
   // The bias of one of the layers, whose tokens are behind `before` keys of a prefix; its values
   // are computed once for all of this stage.
-  Tensor BiasOf(const T5Block& layer, const TensorKey& key, int64_t tokens, int64_t before,
-                Bundle* in) const {
+  Tensor BiasOf(const T5Block& layer, const TensorKey& key, const nn::ForwardContext& context,
+                int64_t before, Bundle* in) const {
+    const nn::SequenceShare share = nn::GatheredTokens(build(), context);
+    std::vector<SequenceRun> queries = share.runs;
+    if (share.is_whole()) queries = {{before, context.sequence_length}};
+    const int64_t tokens = share.is_whole() ? context.sequence_length : share.length;
     if (!in->has(key)) {
       const NoGrad no_grad;
-      in->set(key, bias->Forward({before}, tokens, before + tokens));
+      in->set(key, bias->Forward(queries, before + tokens));
     }
-    return bias->ForLayer(layer.bias_use(), in->at(key), before, tokens, before + tokens);
+    return bias->ForLayer(layer.bias_use(), in->at(key), queries, before + tokens);
   }
 
   std::unique_ptr<nn::RelativePositionBias> bias;
@@ -290,6 +296,13 @@ nn::ForwardContext ContextOf(const RunOptions& options, const Tensor& ids) {
   return context;
 }
 
+// The encoder's sequence is the source.
+nn::ForwardContext SourceContextOf(const RunOptions& options, const Tensor& ids) {
+  nn::ForwardContext context = ContextOf(options, ids);
+  context.cut_length = context.cut_source_length;
+  return context;
+}
+
 }  // namespace
 
 Tensor T5::EmbedTokens(nn::VocabParallelEmbedding& table, const Tensor& ids,
@@ -302,16 +315,15 @@ Bundle T5::EmbedSource(Bundle in, const RunOptions& options) const {
   const Tensor ids_BS = in.at(keys::kInputIds);
   TESSERA_CHECK(ids_BS.ndim() == 2 && ids_BS.dtype() == DType::kInt64, "t5",
                 "input_ids must be int64 [batch, tokens], got ", ids_BS);
-  const nn::ForwardContext context = ContextOf(options, ids_BS);
+  const nn::ForwardContext context = SourceContextOf(options, ids_BS);
   in.set(keys::kHidden, encoder_->dropout.Forward(EmbedTokens(*shared_, ids_BS, context), context));
   return in;
 }
 
 Bundle T5::RunEncoderLayer(int layer, Bundle in, const RunOptions& options) const {
-  const nn::ForwardContext context = ContextOf(options, in.at(keys::kInputIds));
-  const int64_t tokens = context.sequence_length;
+  const nn::ForwardContext context = SourceContextOf(options, in.at(keys::kInputIds));
   T5Block& block = *encoder_->block[static_cast<size_t>(layer)];
-  const Tensor bias = encoder_->BiasOf(block, keys::kEncoderBias, tokens, 0, &in);
+  const Tensor bias = encoder_->BiasOf(block, keys::kEncoderBias, context, 0, &in);
   const Tensor padding = KeyPadding(in.get(keys::kAttentionMask));
   in.set(keys::kHidden, block.Forward(in.at(keys::kHidden), {.key_padding = padding, .bias = bias},
                                       Tensor(), {}, context, nullptr, 0));
@@ -331,7 +343,7 @@ Bundle T5::Encode(Bundle in, const RunOptions& options) const {
 
 // What every layer of the decoder reads: gathered once, so that its gradients are summed once.
 Bundle T5::FinishEncoder(Bundle in, const RunOptions& options) const {
-  const nn::ForwardContext context = ContextOf(options, in.at(keys::kInputIds));
+  const nn::ForwardContext context = SourceContextOf(options, in.at(keys::kInputIds));
   const Tensor encoded = encoder_->final_dropout->Forward(
       encoder_->final_layer_norm->Forward(in.at(keys::kHidden)), context);
   const Group& group = build().tensor_parallel;
@@ -343,9 +355,29 @@ Bundle T5::FinishEncoder(Bundle in, const RunOptions& options) const {
   return in;
 }
 
+// Masks are of all tokens.
+Bundle T5::CutSequences(Bundle rows, nn::ForwardContext* context) const {
+  const Tensor targets = AlignedTargets(rows);
+  if (!rows.has(keys::kDecoderInputIds)) {
+    TESSERA_CHECK(targets.defined(), "t5", "neither decoder_input_ids nor labels are given");
+    rows.set(keys::kDecoderInputIds, ShiftedRight(targets, config_));
+  }
+  rows.erase(keys::kLabels);
+  if (targets.defined()) rows.set(keys::kTargets, targets);
+  context->cut_source_length = rows.at(keys::kInputIds).size(1);
+  context->cut_length = rows.at(keys::kDecoderInputIds).size(1);
+  const Group& ranks = build().context_parallel;
+  for (const TensorKey& key : {keys::kInputIds, keys::kDecoderInputIds, keys::kTargets}) {
+    if (!rows.has(key)) continue;
+    const Tensor whole = rows.at(key);
+    rows.set(key, TakeRuns(whole, 1, SequenceRuns(whole.size(1), ranks->size(), ranks->rank())));
+  }
+  return rows;
+}
+
 Bundle T5::EmbedTarget(Bundle in, const RunOptions& options) const {
   if (!in.has(keys::kDecoderInputIds)) {
-    const Tensor labels = in.has(keys::kTargets) ? in.at(keys::kTargets) : in.get(keys::kLabels);
+    const Tensor labels = AlignedTargets(in);
     TESSERA_CHECK(labels.defined(), "t5", "neither decoder_input_ids nor labels are given");
     in.set(keys::kDecoderInputIds, ShiftedRight(labels, config_));
   }
@@ -363,7 +395,7 @@ Bundle T5::RunDecoderLayer(int layer, Bundle in, const RunOptions& options) cons
   Tensor bias;
   const int64_t before = prefix(context.adapter).tokens;
   if (cache == nullptr) {
-    bias = decoder_->BiasOf(block, keys::kDecoderBias, context.sequence_length, before, &in);
+    bias = decoder_->BiasOf(block, keys::kDecoderBias, context, before, &in);
   } else {
     if (!in.has(keys::kDecoderBias)) {
       in.set(keys::kDecoderBias,

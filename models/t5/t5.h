@@ -47,6 +47,8 @@ class T5 : public Model, public EncoderDecoder {
   int64_t vocab_size() const override { return config_.vocab_size; }
   int64_t hidden_size() const override { return config_.d_model; }
   int num_cache_layers() const override { return static_cast<int>(config_.num_decoder_layers); }
+  bool cuts_sequences() const override { return true; }
+  Bundle CutSequences(Bundle rows, nn::ForwardContext* context) const override;
   Bundle Encode(Bundle in, const RunOptions& options) const override;
   int64_t decoder_start() const override { return config_.decoder_start_token_id; }
   const EncoderDecoder* encoder_decoder() const override { return this; }

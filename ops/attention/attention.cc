@@ -132,6 +132,10 @@ AttentionArgs ArgsOf(const Tensor& q, const Tensor& k, const Tensor& v, const Te
   args.dropout.key_stored = options.dropout_key.stored;
   args.dropout.head_begin = options.head_begin;
   args.dropout.heads_total = options.heads_total;
+  args.dropout.query_begin = options.query_begin;
+  args.dropout.key_begin = options.key_begin;
+  args.dropout.q_total = options.queries_total;
+  args.dropout.k_total = options.keys_total;
   return args;
 }
 
@@ -206,40 +210,49 @@ AttentionResult Attention(const Tensor& given_q, const Tensor& given_k, const Te
          lse = SavedTensor(lse), bias = SavedTensor(options.bias)](GradContext& ctx) {
           AttentionOptions again = masks;
           again.bias = bias.Unpack();
-          const Tensor sq = q.Unpack();
-          const Tensor sk = k.Unpack();
-          const Tensor sv = v.Unpack();
-          const Tensor so = o.Unpack();
-          const Tensor slse = lse.Unpack();
-          AttentionGradArgs args;
-          args.forward = ArgsOf(sq, sk, sv, so, slse, again);
-          const Tensor grad = Adjacent(ctx.grad());
-          const auto [dq, dk, dv] = EmptyHeadGradients(sq, sk, sv);
-          args.d_o = grad.raw_data();
-          args.d_o_stride = StridesOf(grad);
-          args.dq = dq.raw_data();
-          args.dk = dk.raw_data();
-          args.dv = dv.raw_data();
-          args.dq_stride = StridesOf(dq);
-          args.dk_stride = StridesOf(dk);
-          args.dv_stride = StridesOf(dv);
-          Tensor dbias;
-          if (ctx.needs(3)) {
-            dbias = Empty(again.bias.shape(), AccumulateDType(sq.dtype()), sq.device());
-            args.dbias = dbias.raw_data();
-            args.dbias_stride = BiasStrides(dbias);
-          }
-          attention_backward.Launch(sq.device(), args);
-          if (ctx.needs(0)) ctx.set(0, dq);
-          if (ctx.needs(1)) ctx.set(1, dk);
-          if (ctx.needs(2)) ctx.set(2, dv);
-          if (ctx.needs(3)) {
-            ctx.set(3, dbias.dtype() == again.bias.dtype() ? dbias
-                                                           : CastCopy(dbias, again.bias.dtype()));
-          }
+          const AttentionGradients grads =
+              AttentionBackward(q.Unpack(), k.Unpack(), v.Unpack(), {o.Unpack(), lse.Unpack()},
+                                ctx.grad(), again, ctx.needs(3));
+          if (ctx.needs(0)) ctx.set(0, grads.q);
+          if (ctx.needs(1)) ctx.set(1, grads.k);
+          if (ctx.needs(2)) ctx.set(2, grads.v);
+          if (!ctx.needs(3)) return;
+          const DType dtype = again.bias.dtype();
+          ctx.set(3, grads.bias.dtype() == dtype ? grads.bias : CastCopy(grads.bias, dtype));
         });
   }
   return {o, lse};
+}
+
+AttentionGradients AttentionBackward(const Tensor& given_q, const Tensor& given_k,
+                                     const Tensor& given_v, const AttentionResult& result,
+                                     const Tensor& d_output, const AttentionOptions& options,
+                                     bool needs_bias) {
+  const Tensor q = Adjacent(given_q);
+  const Tensor k = Adjacent(given_k);
+  const Tensor v = Adjacent(given_v);
+  const Tensor grad = Adjacent(d_output);
+  const Tensor lse = result.lse.ContiguousCopy();
+  const AttentionOptions settled = Settled(options);
+  AttentionGradArgs args;
+  args.forward = ArgsOf(q, k, v, result.output, lse, settled);
+  const auto [dq, dk, dv] = EmptyHeadGradients(q, k, v);
+  args.d_o = grad.raw_data();
+  args.d_o_stride = StridesOf(grad);
+  args.dq = dq.raw_data();
+  args.dk = dk.raw_data();
+  args.dv = dv.raw_data();
+  args.dq_stride = StridesOf(dq);
+  args.dk_stride = StridesOf(dk);
+  args.dv_stride = StridesOf(dv);
+  Tensor dbias;
+  if (needs_bias) {
+    dbias = Empty(options.bias.shape(), AccumulateDType(q.dtype()), q.device());
+    args.dbias = dbias.raw_data();
+    args.dbias_stride = BiasStrides(dbias);
+  }
+  attention_backward.Launch(q.device(), args);
+  return {dq, dk, dv, dbias};
 }
 
 }  // namespace tessera

@@ -56,11 +56,17 @@ struct AttentionOptions {
   Tensor bias = {};
 
   // Dropout on the probabilities; element (b, h, i, j) is dropped by its index in the unsharded
-  // [B, heads_total, Tq, Tk].
+  // [B, heads_total, queries_total, keys_total].
   double dropout_p = 0.0;
   RandomKey dropout_key = {};
   int64_t head_begin = 0;   // index of the first head among all
   int64_t heads_total = 0;  // 0: H
+  // Where the first query and the first key are in the unsharded [.., .., queries_total,
+  // keys_total].
+  int64_t query_begin = 0;
+  int64_t key_begin = 0;
+  int64_t queries_total = 0;  // 0: Tq
+  int64_t keys_total = 0;     // 0: Tk
 };
 
 // What attention gives, and the logarithm of each query's sum of exponentials.
@@ -71,6 +77,17 @@ struct AttentionResult {
 
 AttentionResult Attention(const Tensor& q, const Tensor& k, const Tensor& v,
                           const AttentionOptions& options);
+
+// Its gradients, off the tape, for who calls attention by parts: with the output and lse over all
+// keys, the gradients of some of them are what those keys add (ops/attention/ring_attention.h).
+// `bias` is of the type that is computed in, and is there where it is asked for.
+struct AttentionGradients {
+  Tensor q, k, v;
+  Tensor bias;
+};
+AttentionGradients AttentionBackward(const Tensor& q, const Tensor& k, const Tensor& v,
+                                     const AttentionResult& result, const Tensor& d_output,
+                                     const AttentionOptions& options, bool needs_bias);
 
 }  // namespace tessera
 

@@ -8,6 +8,7 @@
 //   - with the hidden states of every layer, and with smoothed labels,
 //   - on many threads at once (the same bits),
 //   - with experts on two ranks (the same bits),
+//   - with the tokens of rows on 2, 3 and 4 ranks, of 4 in a model that tensor parallelism splits,
 //   - writing texts, of which some begin where others have ended (the same texts),
 //   - with weights in another form than dense, attached by name.
 #include <gtest/gtest.h>
@@ -20,6 +21,7 @@
 #include <map>
 #include <string>
 #include <thread>
+#include <tuple>
 #include <vector>
 
 #include "autograd/autocast.h"
@@ -30,6 +32,7 @@
 #include "core/thread_pool.h"
 #include "models/family.h"
 #include "models/generation/generate.h"
+#include "models/glm/glm_keys.h"
 #include "models/model.h"
 #include "models/model_keys.h"
 #include "nn/weight.h"
@@ -145,6 +148,64 @@ TEST_P(FamiliesTest, TensorAndSequenceParallel) {
         }
       });
       EXPECT_LE(Distance(outcome, reference), kTolerance) << where;
+    }
+  }
+}
+
+// Ranks that have a share of the tokens each, and tensor-parallel ones besides: together they have
+// the loss and the gradients of one. Models that are not cut say so.
+TEST_P(FamiliesTest, ContextParallel) {
+  RunOptions options = Options();
+  options.loss_reduction = LossReduction::kSum;
+  options.loss_targets = 16;  // what losses of the model's own are multiplied by
+  const Bundle batch = GetParam().inputs(0);
+  const bool cuts = Build(GetParam())->cuts_sequences() && !batch.has(keys::kChoiceIds);
+  const auto reference = Build(GetParam());
+  const Tensor whole = reference->Run(batch, options).at(keys::kLoss);
+  Outcome expected{.loss = whole.Item()};
+  Backward(whole);
+  CollectGradients(*reference, &expected);
+  for (const auto& [cp, tp, sequence] : {std::tuple(2, 1, false),
+                                         {3, 1, false},
+                                         {4, 1, false},
+                                         {2, 2, false},
+                                         {2, 2, true},
+                                         {2, 3, true}}) {
+    const std::string where = Concat("cp ", cp, ", tp ", tp, sequence ? " sequence" : "");
+    Outcome outcome;
+    RunRanks(cp * tp, [&, cp = cp, tp = tp,
+                       sequence = sequence](std::shared_ptr<Communicator> world) {
+      const Group tensor = world->Split(world->rank() / tp, world->rank(), "tp");
+      const Group context = world->Split(world->rank() % tp, world->rank(), "cp");
+      const auto model = Build(
+          GetParam(),
+          {.tensor_parallel = tensor, .sequence_parallel = sequence, .context_parallel = context},
+          cp == 3);
+      RunOptions own = options;
+      if (!cuts) {
+        EXPECT_THROW(model->ShareOfSequences(batch, &own), Error) << where;
+        return;
+      }
+      const Tensor loss = model->Run(model->ShareOfSequences(batch, &own), own).at(keys::kLoss);
+      Backward(loss);
+      const Tensor sum = CastCopy(loss.Detach(), DType::kFloat64);
+      context->AllReduce(sum, ReduceOp::kSum)->Wait();
+      EXPECT_NEAR(sum.Item(), expected.loss, kTolerance * expected.loss) << where;
+      for (nn::Parameter* p : model->Parameters()) {
+        if (!p->can_train) continue;
+        if (!Grad(p->tensor).defined()) continue;
+        if (p->gradient_group != nullptr) {
+          p->gradient_group->AllReduce(Grad(p->tensor), ReduceOp::kSum)->Wait();
+        }
+        context->AllReduce(Grad(p->tensor), ReduceOp::kSum)->Wait();
+      }
+      for (int turn = 0; turn < world->size(); ++turn) {
+        if (turn == world->rank()) CollectGradients(*model, &outcome);
+        world->Barrier();
+      }
+    });
+    if (cuts) {
+      EXPECT_LE(Distance(outcome, expected), kTolerance) << where;
     }
   }
 }

@@ -350,6 +350,7 @@ const std::vector<FamilyCase>& FamilyCases() {
                     {"num_experts_per_tok", 2},
                     {"output_router_logits", true},
                     {"router_aux_loss_coef", 0.1},
+                    {"router_jitter_noise", 0.1},
                     {"router_z_loss_coef", 0.01}}),
        MaskedLmInputs},
       {"qwen2_moe",

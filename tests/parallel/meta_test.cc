@@ -13,6 +13,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <map>
 #include <memory>
 #include <string>
@@ -60,6 +61,7 @@ struct Layout {
   double max_grad_norm = 1;
   std::string optimizer = "adamw";
   std::string freeze = {};  // parameters with this in their names
+  int cp = 1;               // divides dp
 };
 
 struct Precision {
@@ -88,6 +90,10 @@ const FamilyCase& FamilyOf(const Case& c) {
 
 int WorldSize(const Layout& layout) { return layout.dp * layout.tp * layout.pp; }
 
+MeshSizes SizesOf(const Layout& layout) {
+  return {.tp = layout.tp, .pp = layout.pp, .cp = layout.cp};
+}
+
 template <typename T>
 T Value(StatusOr<T> value) {
   if (!value.ok()) throw Error("test", Message(value.status()));
@@ -112,7 +118,8 @@ std::unique_ptr<models::Model> Build(const Case& c, const Mesh& mesh, const Devi
                          .device = device,
                          .seed = 11,
                          .tensor_parallel = mesh.tp(),
-                         .sequence_parallel = c.layout.sequence_parallel};
+                         .sequence_parallel = c.layout.sequence_parallel,
+                         .context_parallel = mesh.cp()};
   dist::CutWhileBuilding(c.layout.zero, dist::StoreGroupsOf(mesh), &build);
   const nlohmann::json& config = FamilyOf(c).config;
   std::unique_ptr<models::Model> model;
@@ -213,7 +220,7 @@ std::vector<Use> RealRanks(const Case& c, const std::string& save_to) {
   std::vector<Use> uses(static_cast<size_t>(WorldSize(c.layout)));
   dist::MeasureRanks(WorldSize(c.layout), {Device::Cpu(), Device::Host()},
                      [&](const dist::Group& world, const std::shared_ptr<RankMeter>& meter) {
-                       const Mesh mesh(world, {.tp = c.layout.tp, .pp = c.layout.pp});
+                       const Mesh mesh(world, SizesOf(c.layout));
                        uses[static_cast<size_t>(world->rank())] =
                            Train(c, mesh, meter.get(), Device::Cpu(), batches, save_to);
                      });
@@ -225,7 +232,7 @@ std::vector<Use> DryRanks(const Case& c, const Device& device = Device::Meta()) 
   std::vector<Use> uses(static_cast<size_t>(WorldSize(c.layout)));
   for (int dp = 0; dp < c.layout.dp; ++dp) {
     for (int tp = 0; tp < c.layout.tp; ++tp) {
-      dist::DryRun({.sizes = {.tp = c.layout.tp, .pp = c.layout.pp},
+      dist::DryRun({.sizes = SizesOf(c.layout),
                     .world_size = WorldSize(c.layout),
                     .dp_rank = dp,
                     .tp_rank = tp,
@@ -342,6 +349,15 @@ std::vector<Layout> Layouts() {
        .sequence_parallel = true,
        .zero = Stage(1)},
       {.name = "offloaded_activations", .offload_activations = true, .recompute = true},
+      {.name = "cp2", .dp = 2, .cp = 2},
+      {.name = "cp4_zero2_recomputed", .dp = 4, .zero = Stage(2), .recompute = true, .cp = 4},
+      {.name = "cp2_tp2_pp2_zero1",
+       .dp = 2,
+       .tp = 2,
+       .pp = 2,
+       .sequence_parallel = true,
+       .zero = Stage(1),
+       .cp = 2},
   };
   return layouts;
 }
@@ -410,7 +426,9 @@ std::vector<Case> Cases() {
       {.name = "float16", .dtype = DType::kFloat16, .scales_loss = true}};
   std::vector<Case> cases;
   for (const Layout& layout : Layouts()) {
-    for (const char* family : {"gpt2", "bert_masked_lm", "vit_cls", "t5", "glm"}) {
+    for (const std::string family : {"gpt2", "bert_masked_lm", "vit_cls", "t5", "glm"}) {
+      // Not cut over ranks (Model::cuts_sequences).
+      if (layout.cp > 1 && (family == "bert_masked_lm" || family == "vit_cls")) continue;
       cases.push_back({family, layout, float32});
     }
     for (const Precision& precision : others) cases.push_back({"gpt2", layout, precision});
@@ -518,6 +536,98 @@ TEST(ManyRanksTest, TheStagesOfALargeModel) {
                  CheckCalls(meter, elements);
                });
   EXPECT_EQ(stages, kModelSizes.pp);
+}
+
+// --- Long rows -----------------------------------------------------------------------------------
+
+// What one rank of `cp` takes of a step of one row of `tokens` tokens, and sends round the ring.
+struct RowUse {
+  int64_t activations = 0;  // bytes beyond those of parameters, gradients and states
+  int64_t sent = 0;
+};
+
+RowUse LongRow(const nlohmann::json& config, int64_t tokens, int cp, const Device& device,
+               DType dtype, bool recompute) {
+  RowUse use;
+  dist::DryRun({.sizes = {.cp = cp}, .world_size = cp, .dp_rank = cp / 2, .device = device},
+               [&](const Mesh& mesh, RankMeter& meter) {
+                 const auto model = Value(models::BuildModel(
+                     config, {.dtype = dtype, .device = device, .context_parallel = mesh.cp()}));
+                 model->set_checkpoint_activations(recompute);
+                 train::EngineOptions options;
+                 options.rule =
+                     Value(Value(optim::FindOptimizerKind("adamw"))->Configure({}, "meta_test"));
+                 train::Engine engine(*model, mesh, options);
+                 engine.Start();
+                 const Tensor ids = Empty({1, tokens}, DType::kInt64, device);
+                 models::RunOptions run;
+                 run.loss_reduction = LossReduction::kSum;
+                 run.keep_logits = false;
+                 const auto step = [&](uint64_t number) {
+                   engine.Step({.batches = {{{keys::kInputIds, ids}, {keys::kLabels, ids}}},
+                                .targets = static_cast<double>(tokens),
+                                .learning_rate = 1e-4,
+                                .number = number,
+                                .options = [&](int64_t) { return run; }});
+                 };
+                 step(1);
+                 const int64_t before = meter.current_bytes(device);
+                 meter.ResetPeaks();
+                 meter.Clear();
+                 step(2);
+                 use.activations = meter.peak_bytes(device) - before;
+                 for (const dist::CommCall& call : meter.calls()) {
+                   if (call.group == "cp") use.sent += call.sent;
+                 }
+               });
+  return use;
+}
+
+// A row of 16,384 tokens of a small Llama shape: on N ranks a rank takes about 1/N, and sends what
+// a pencil says.
+TEST(LongRowsTest, ARankTakesItsShare) {
+  constexpr int64_t kTokensOfRow = 16384;
+  const nlohmann::json config = {
+      {"model_type", "llama"},      {"hidden_size", 512},
+      {"intermediate_size", 1536},  {"num_hidden_layers", 8},
+      {"num_attention_heads", 8},   {"num_key_value_heads", 4},
+      {"vocab_size", 8192},         {"max_position_embeddings", kTokensOfRow},
+      {"tie_word_embeddings", true}};
+  const RowUse one = LongRow(config, kTokensOfRow, 1, Device::Meta(), DType::kFloat32, false);
+  EXPECT_EQ(one.sent, 0);
+  for (const int cp : {2, 4, 8}) {
+    const RowUse rank = LongRow(config, kTokensOfRow, cp, Device::Meta(), DType::kFloat32, false);
+    const double share = static_cast<double>(one.activations) / rank.activations;
+    EXPECT_GE(share, cp * 3.5 / 4) << "cp " << cp;
+    EXPECT_LE(share, cp) << "cp " << cp;
+    std::printf("cp %d: 1/%.2f of one rank's %.0f MiB, %.1f MiB sent\n", cp, share,
+                static_cast<double>(one.activations) / (1 << 20),
+                static_cast<double>(rank.sent) / (1 << 20));
+    // Keys and values of 4 heads of 64 in float32, N - 1 times forward and backward; their
+    // gradients N times.
+    const int64_t pair = 2 * kTokensOfRow / cp * 4 * 64 * 4;
+    EXPECT_EQ(rank.sent, 8 * pair * (2 * (cp - 1) + cp)) << "cp " << cp;
+  }
+}
+
+// llama-3.2-1b with rows of 131,072 tokens, in bfloat16 with recomputation: 16 ranks of a GPU each.
+TEST(LongRowsTest, OfAPublishedModel) {
+  const nlohmann::json config = models::FindPreset("llama-3.2-1b")->config;
+  const Device device = Device::Meta(DeviceType::kCuda);
+  const auto gigabytes = [&](int cp) {
+    return static_cast<double>(
+               LongRow(config, 131072, cp, device, DType::kBFloat16, true).activations) /
+           (int64_t{1} << 30);
+  };
+  const double eight = gigabytes(8);
+  const double sixteen = gigabytes(16);
+  std::printf("activations of a row of 131,072 tokens: %.2f GiB on each of 8 ranks, %.2f on 16\n",
+              eight, sixteen);
+  // 16 layers' inputs, [16384, 2048] in half precision, and what a block and the loss take.
+  const double inputs = 16 * 16384.0 * 2048 * 2 / (int64_t{1} << 30);
+  EXPECT_GE(eight, inputs);
+  EXPECT_LE(eight, 4);
+  EXPECT_LE(sixteen, eight - inputs / 2);
 }
 
 // --- Mixtures of experts as they are published ---------------------------------------------------

@@ -18,6 +18,10 @@ const OptionTable& ParallelConfig::Table() {
                "norms, dropout and residuals on shares of the sequence, beside `tp`",
                {.changes_results = false,
                 .aliases = {{"enable_sequence_parallelism", "Colossal-AI"}}})
+          .Add("cp", &ParallelConfig::cp,
+               "context-parallel ranks: each holds a share of every row's tokens; divides the "
+               "data-parallel ranks ([distributed.md](distributed.md#context-parallelism))",
+               {.least = 1, .changes_results = false})
           .Add("ep", &ParallelConfig::ep,
                "expert-parallel ranks: each holds a share of every layer's experts; divides the "
                "data-parallel ranks ([distributed.md](distributed.md#expert-parallelism))",

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a run's work is laid out over ranks: dp is what tp and pp leave of them, and ep divides dp.
+// How a run's work is laid out over ranks: dp is what tp and pp leave of them; cp and ep divide dp.
 // Layouts change how fast a run is and what it needs, not what it computes.
 #ifndef TESSERA_TRAIN_CONFIG_PARALLEL_CONFIG_H_
 #define TESSERA_TRAIN_CONFIG_PARALLEL_CONFIG_H_
@@ -17,6 +17,7 @@ struct ParallelConfig {
   int64_t tp = 1;
   bool sequence_parallel = false;
 
+  int64_t cp = 1;
   int64_t ep = 1;
 
   int64_t pp = 1;

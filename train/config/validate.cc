@@ -108,7 +108,10 @@ StatusOr<dist::ScheduleKind> RunConfig::pipeline_schedule() const {
 }
 
 dist::MeshSizes RunConfig::mesh_sizes() const {
-  return {.tp = static_cast<int>(tp), .pp = static_cast<int>(pp), .ep = static_cast<int>(ep)};
+  return {.tp = static_cast<int>(tp),
+          .pp = static_cast<int>(pp),
+          .ep = static_cast<int>(ep),
+          .cp = static_cast<int>(cp)};
 }
 
 dist::PipelineShape RunConfig::pipeline_shape() const {

@@ -86,6 +86,9 @@ Engine::Engine(models::Model& model, const dist::Mesh& mesh, const EngineOptions
                              ? nullptr
                              : &statistics_,
            .data_parallel = mesh_.dp()}) {
+  TESSERA_CHECK(mesh_.cp()->size() == 1 || !ReadsWholeRows(parts_), "engine",
+                "a forward pass or a loss of the program's own reads whole rows, which cp ",
+                mesh_.cp()->size(), " shares out over ranks");
   if (const dist::Stage* stage = model.stage()) {
     runner_ = std::make_unique<PipelinedStep>(
         work_, *stage,

@@ -73,14 +73,18 @@ StepOutputs PipelinedStep::RunStages(const StepInputs& inputs) {
   const AutocastScope autocast(work_.products);
   std::vector<models::Bundle> batches;
   std::vector<models::Bundle> of_model;
+  std::vector<models::RunOptions> options;
   Found found;  // on the last stage
   for (const models::Bundle& batch : inputs.batches) {
-    batches.push_back(OnDevice(batch, work_.model.build().device));
+    options.push_back(
+        OptionsOfModel(work_.parts, inputs.options(static_cast<int64_t>(options.size()))));
+    const models::Bundle there = OnDevice(batch, work_.model.build().device);
+    batches.push_back(work_.model.ShareOfSequences(there, &options.back()));
     of_model.push_back(InputsOfModel(work_.parts, batches.back()));
   }
   dist::StepResult done = executor_.Run(
       of_model,
-      {.run_options = [&](int m) { return OptionsOfModel(work_.parts, inputs.options(m)); },
+      {.run_options = [&](int m) { return options[static_cast<size_t>(m)]; },
        .scale_loss = [&](const Tensor& loss,
                          int m) { return work_.ShareOf(loss, inputs.ShareOf(m)); },
        .criterion =

@@ -82,6 +82,12 @@ const char* WhyNotCaptured(const StepParts& parts) {
   return nullptr;
 }
 
+bool ReadsWholeRows(const StepParts& parts) {
+  return parts.forward.run != nullptr || parts.forward_with_mems.run != nullptr ||
+         parts.loss.run != nullptr || parts.loss_of_tokens.run != nullptr ||
+         parts.training_step.run != nullptr;
+}
+
 void CheckPartsOfPipeline(const StepParts& parts) {
   TESSERA_CHECK(parts.forward.run == nullptr, "engine",
                 "a pipeline runs the model's blocks: `forward` cannot be replaced; `loss` can");

@@ -116,6 +116,8 @@ StepParts KeepingMems(StepParts parts, std::shared_ptr<models::Bundle> mems);
 const char* WhyNotCaptured(const StepParts& parts);
 // Throws Error for a part that a pipeline has no place for.
 void CheckPartsOfPipeline(const StepParts& parts);
+// Whether a part reads whole rows, of which context-parallel ranks see a share each.
+bool ReadsWholeRows(const StepParts& parts);
 
 }  // namespace tessera::train
 

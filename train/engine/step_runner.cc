@@ -25,7 +25,8 @@ models::Bundle StepWork::RunForward(const models::Bundle& batch,
   const SavedTensorScope kept(activations);
   const AutocastScope autocast(products);
   const nn::RunningStatistics::Scope found(statistics);
-  return Forward(model, parts, batch, options);
+  models::RunOptions own = options;
+  return Forward(model, parts, model.ShareOfSequences(batch, &own), own);
 }
 
 void StepWork::RunBackward(const Tensor& loss, const Tensor& share) const {

@@ -103,6 +103,7 @@ void AddMegatron(ForeignTable* table) {
   const ForeignTable keys = {
       Renamed("tp_degree", "tp"),
       Renamed("pp_degree", "pp"),
+      Renamed("context_parallel_size", "cp"),
       Renamed("expert_model_parallel_size", "ep"),
       Renamed("num_micro_batches", "gradient_accumulation_steps"),
       Renamed("sequence_parallelism", "sequence_parallel"),
@@ -127,7 +128,6 @@ void AddMegatron(ForeignTable* table) {
       Refused("use_precision_aware_optimizer", "states are float32", {false}),
       Refused("decoder_last_pipeline_num_layers", "stages are cut by their cost"),
       Refused("expert_tensor_parallel_size", "tp splits experts like all layers", {1}),
-      Refused("context_parallel_size", "sequences are not cut over ranks", {1}),
       Refused("attention_dropout", "dropout sets every probability"),
       Refused("hidden_dropout", "dropout sets every probability"),
       Refused("use_rotary_position_embeddings", "it belongs to the model"),
@@ -138,16 +138,23 @@ void AddMegatron(ForeignTable* table) {
   }
 }
 
+// Ranks that share out the tokens of a row, by whatever messages; 1 leaves it to the other key.
+ForeignKey SequenceRanks(const char* name) {
+  return Becomes(name, "cp", [](const Json& value) -> StatusOr<Json> {
+    return Plain(value) == 1 ? Json() : Json{{"cp", Plain(value)}};
+  });
+}
+
 void AddParallelism(ForeignTable* table) {
   const ForeignTable keys = {
       Renamed("tp_size", "tp"),
       Read("dp_replicate_size", "zero"),
       Read("dp_shard_size", "zero"),
-      Refused("cp_size", "sequences are not cut over ranks", {1}),
-      NoEffect("cp_backend", "sequences are not cut over ranks"),
-      NoEffect("cp_comm_strategy", "sequences are not cut over ranks"),
-      Refused("sp_size", "use tp with sequence_parallel", {1}),
-      NoEffect("sp_backend", "there is one way to cut sequences"),
+      SequenceRanks("cp_size"),
+      NoEffect("cp_backend", "keys and values travel in a ring"),
+      NoEffect("cp_comm_strategy", "keys and values travel in a ring"),
+      SequenceRanks("sp_size"),
+      NoEffect("sp_backend", "keys and values travel in a ring"),
       NoEffect("sp_seq_length", "the length is the batch's"),
       NoEffect("sp_seq_length_is_variable", "the length is the batch's"),
       NoEffect("sp_attn_implementation", "fused attention serves wherever it applies"),

@@ -334,14 +334,19 @@ const ForeignSystem& ColossalAi() {
                  }),
          Refused("placement_policy", "give zero 3 with cpu_offload and offload_parameters",
                  {"static"}),
-         Refused("sp_size", "use tp with sequence_parallel", {1}),
-         Refused("sequence_parallelism_mode", "sequences are split and gathered around tp",
-                 {"split_gather"}),
+         Becomes("sp_size", "cp",
+                 [](const Json& value) -> StatusOr<Json> {
+                   return Plain(value) == 1 ? Json() : Json{{"cp", Plain(value)}};
+                 }),
+         Refused("sequence_parallelism_mode",
+                 "sequences are split and gathered around tp (sequence_parallel), or their keys "
+                 "travel in a ring (cp)",
+                 {"split_gather", "ring_attn"}),
          Refused("custom_policy", "layers are built for their ranks"),
          Refused("scheduler_nodes", "use schedule"),
          Refused("num_layers_per_stage", "stages are cut by their cost"),
          Refused("gradient_checkpoint_config", "use checkpoint_activations"),
-         Refused("inner_ring_size", "there is no ring attention"),
+         NoEffect("inner_ring_size", "keys and values travel in one ring"),
          Refused("norm_type", "gradients are clipped by their Euclidean norm", {2}),
          Switch(Refused("master_weights", "master weights are float32", {true})),
          Refused("extra_dp_size", "the ranks that tp and pp leave are data parallel", {1}),

@@ -57,7 +57,7 @@ void AddTopLevel(ForeignTable* table) {
        Refused("hybrid_engine", "it serves reinforcement learning, which is not here"),
        Refused("compile", "kernels are compiled with the program"),
        Refused("pipeline", "use pp and schedule"),
-       Refused("sequence_parallel_size", "use tp with sequence_parallel", {1}),
+       Renamed("sequence_parallel_size", "cp"),
        Refused("nebula", "use async_save"),
        Refused("vocabulary_size", "it belongs to the model"),
        Becomes("tensor_parallel.autotp_size", "tp",

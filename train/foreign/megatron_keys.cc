@@ -36,6 +36,7 @@ const ForeignSystem& MegatronLm() {
          Renamed("sgd_momentum", "momentum"),
          Renamed("tensor_model_parallel_size", "tp"),
          Renamed("pipeline_model_parallel_size", "pp"),
+         Renamed("context_parallel_size", "cp"),
          Renamed("expert_model_parallel_size", "ep"),
          WhereTrue("use_distributed_optimizer", "zero", {{"zero", 1}}),
          Renamed("save", "out"),
@@ -48,6 +49,7 @@ const ForeignSystem& MegatronLm() {
          Refused("lr_decay_samples", "give lr_decay_iters"),
          Refused("lr_warmup_samples", "give lr_warmup_iters", {0}),
          Refused("split", "val_fraction is the share of the data that is kept for evaluation"),
+         NoEffect("cp_comm_type", "keys and values travel in a ring"),
          NoEffect("num_workers", "batches are made ahead, in order, on a thread of the process"),
          NoEffect("distributed_backend", "the device decides between MPI and NCCL"),
          NoEffect("tensorboard_log_interval", "event files have the rows of log_interval")}};

@@ -116,6 +116,11 @@ StatusOr<Layer> AccelerateLayer(const std::string& path) {
   return layer;
 }
 
+// The ranks that see rows of their own.
+int64_t DataRanks(int world_size, const RunConfig& config, int64_t cp) {
+  return std::max<int64_t>(1, world_size / std::max<int64_t>(1, config.tp * config.pp * cp));
+}
+
 // DeepSpeed's file, or its content, that was named last.
 StatusOr<Layer> DeepSpeedLayer(const Json& named, const RunConfig& config, int world_size,
                                const RunBatch& batch) {
@@ -125,9 +130,11 @@ StatusOr<Layer> DeepSpeedLayer(const Json& named, const RunConfig& config, int w
   if (named.is_string()) {
     TESSERA_ASSIGN_OR_RETURN(json, ReadJson(layer.source));
   }
-  const int64_t model_ranks = std::max<int64_t>(1, config.tp * config.pp);
-  layer.given = TranslateDeepSpeed(
-      json, layer.source, static_cast<int>(std::max<int64_t>(1, world_size / model_ranks)), batch);
+  int64_t cp = config.cp;
+  const auto own = json.find("sequence_parallel_size");
+  if (cp == 1 && own != json.end() && own->is_number_integer()) cp = own->get<int64_t>();
+  layer.given = TranslateDeepSpeed(json, layer.source,
+                                   static_cast<int>(DataRanks(world_size, config, cp)), batch);
   return layer;
 }
 
@@ -179,8 +186,7 @@ Status SolveGlobalBatch(const std::vector<const Layer*>& layers, int world_size,
     if (const auto given = Given(*layer, "global_batch_size")) rows = given;
   }
   if (!rows) return OkStatus();
-  const int64_t ranks =
-      std::max<int64_t>(1, world_size / std::max<int64_t>(1, config->tp * config->pp));
+  const int64_t ranks = DataRanks(world_size, *config, config->cp);
   const int64_t at_once = config->batch_size * ranks;
   if (*rows % at_once != 0) {
     return InvalidArgument("global_batch_size is ", *rows, ", which is no multiple of ",

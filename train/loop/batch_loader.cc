@@ -9,10 +9,10 @@ namespace tessera::train {
 BatchLoader::BatchLoader(const data::Dataset& dataset, const data::SamplerOptions& order,
                          const dist::Mesh& mesh, int64_t first_step)
     : sampler_(order),
-      data_ranks_(mesh.dp()->size()),
+      data_ranks_(mesh.data_ranks()),
       loader_(
           [&dataset, this, micro_batches = order.micro_batches,
-           rank = mesh.dp()->rank()](int64_t number) {
+           rank = mesh.data_rank()](int64_t number) {
             return dataset.MakeBatch(sampler_.Rows({.step = number / micro_batches,
                                                     .micro_batch = number % micro_batches,
                                                     .rank = rank,

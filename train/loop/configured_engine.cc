@@ -52,8 +52,8 @@ ConfiguredEngine::ConfiguredEngine(ConfiguredEngineSetup setup)
   engine_ = std::make_unique<train::Engine>(*model_, mesh_, setup.options, std::move(parts));
   engine_->Start();
   loop_.emplace(engine_.get(), StepLoopOptions{.micro_batches = config_.accumulation_steps(),
-                                               .rank = mesh_.dp()->rank(),
-                                               .ranks = mesh_.dp()->size(),
+                                               .rank = mesh_.data_rank(),
+                                               .ranks = mesh_.data_ranks(),
                                                .seed = static_cast<uint64_t>(config_.seed),
                                                .label_smoothing = config_.label_smoothing,
                                                .neftune_noise_alpha = config_.neftune_noise_alpha});
@@ -122,7 +122,7 @@ StatusOr<double> ConfiguredEngine::TrainBatch(const NextBatch& next) {
   mine.failed = !status.ok();
   const StepReport all = ExchangeReports(mine, mesh_);
   if (all.failed) return Agree(mesh_, status);
-  const auto count = static_cast<double>(config_.accumulation_steps() * mesh_.dp()->size());
+  const auto count = static_cast<double>(config_.accumulation_steps() * mesh_.data_ranks());
   if (criterion_ == nullptr && !(all.targets > 0)) {
     return Agree(mesh_, InvalidArgument("step ", global_steps() + 1,
                                         ": no batch of it has targets ", "(data::Batch::targets)"));
@@ -169,7 +169,7 @@ int64_t ConfiguredEngine::samples() const {
 }
 
 int64_t ConfiguredEngine::samples_per_step() const {
-  return config_.batch_size * config_.accumulation_steps() * mesh_.dp()->size();
+  return config_.batch_size * config_.accumulation_steps() * mesh_.data_ranks();
 }
 
 double ConfiguredEngine::loss_scale() const {

@@ -241,6 +241,10 @@ Status ProvideModel(const ModelSource& source, const std::optional<Device>& devi
 
 Status CheckMeshFits(const RunConfig& config, const dist::Mesh& mesh) {
   TESSERA_RETURN_IF_ERROR(config.ValidateFor(mesh.world()->size()));
+  if (config.cp > 1 || mesh.cp()->size() > 1) {
+    return InvalidArgument("cp: a loop of one's own reads the losses and logits of whole rows; ",
+                           "`tessera train` and train::Trainer share out the tokens of rows");
+  }
   if (config.tp != mesh.tp()->size() || config.pp != mesh.pp()->size()) {
     return InvalidArgument("the mesh has tp ", mesh.tp()->size(), " and pp ", mesh.pp()->size(),
                            ", the configuration says ", config.tp, " and ", config.pp);

@@ -28,8 +28,12 @@ StatusOr<std::unique_ptr<models::Model>> BuildPart(const RunConfig& config, cons
   return model;
 }
 
-// Expert parallelism needs experts, on some stage.
-Status CheckExperts(const std::vector<models::Model*>& parts, const dist::Mesh& mesh) {
+// Expert parallelism needs experts, on some stage; context parallelism a model that can be cut.
+Status CheckLayout(const std::vector<models::Model*>& parts, const dist::Mesh& mesh) {
+  if (mesh.cp()->size() > 1 && !parts[0]->cuts_sequences()) {
+    return Agree(mesh, InvalidArgument("cp ", mesh.cp()->size(), ": the tokens of this model's ",
+                                       "rows cannot be shared out over ranks"));
+  }
   if (mesh.ep()->size() == 1) return OkStatus();
   bool found = false;
   for (models::Model* part : parts) {
@@ -38,7 +42,8 @@ Status CheckExperts(const std::vector<models::Model*>& parts, const dist::Mesh& 
   const Tensor any = Tensor::FromVector<int64_t>({found ? 1 : 0}, {1});
   mesh.pp()->AllReduce(any, ReduceOp::kMax)->Wait();
   if (any.data<int64_t>()[0] == 1) return OkStatus();
-  return InvalidArgument("ep ", mesh.ep()->size(), ": the model has no experts to share out");
+  return Agree(
+      mesh, InvalidArgument("ep ", mesh.ep()->size(), ": the model has no experts to share out"));
 }
 
 // The blocks of each of this rank's chunks, cut so that all chunks cost about the same.
@@ -89,6 +94,7 @@ StatusOr<nn::BuildContext> BuildContextOf(const RunConfig& config, const dist::M
   context.seed = static_cast<uint64_t>(config.seed);
   context.tensor_parallel = mesh.tp();
   context.sequence_parallel = config.sequence_parallel && config.tp > 1;
+  if (mesh.cp()->size() > 1) context.context_parallel = mesh.cp();
   if (mesh.ep()->size() > 1) context.expert_parallel = mesh.ep();
   context.gradients_by_source = config.deterministic;
   if (!config.grad_dtype.empty()) context.grad_dtype = ParseDType(config.grad_dtype);
@@ -103,14 +109,14 @@ StatusOr<std::unique_ptr<models::Model>> BuildRankModel(const RunConfig& config,
   if (mesh.pp()->size() == 1) {
     auto model = BuildPart(config, mesh, build, build_part);
     TESSERA_RETURN_IF_ERROR(Agree(mesh, model.status()));
-    TESSERA_RETURN_IF_ERROR(CheckExperts({model->get()}, mesh));
+    TESSERA_RETURN_IF_ERROR(CheckLayout({model->get()}, mesh));
     return model;
   }
   auto chunks = BuildChunks(config, mesh, build, blocks, build_part);
   TESSERA_RETURN_IF_ERROR(Agree(mesh, chunks.status()));
   std::vector<models::Model*> parts;
   for (const auto& chunk : *chunks) parts.push_back(chunk.get());
-  TESSERA_RETURN_IF_ERROR(CheckExperts(parts, mesh));
+  TESSERA_RETURN_IF_ERROR(CheckLayout(parts, mesh));
   return std::make_unique<dist::PipelinedModel>(dist::Stage(*std::move(chunks), mesh.pp()));
 }
 

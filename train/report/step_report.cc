@@ -39,9 +39,10 @@ StepReport ExchangeReports(const StepReport& mine, const dist::Mesh& mesh) {
     sum.failed = sum.failed || report[3] != 0;
     sum.written = sum.written && report[4] != 0;
   }
-  // The ranks that share a model see the same batches.
-  sum.targets /= static_cast<double>(mesh.model()->size());
-  sum.tokens /= mesh.model()->size();
+  // The ranks that share a model, or the tokens of rows, see the same batches.
+  const int alike = mesh.model()->size() * mesh.cp()->size();
+  sum.targets /= static_cast<double>(alike);
+  sum.tokens /= alike;
   return sum;
 }
 

@@ -23,7 +23,7 @@ data::SamplerOptions DataOrder(const RunConfig& config, const data::Dataset* dat
       .shuffle = config.shuffle && num_samples != data::kUnknownSize,
       .begin = begin,
       .steps_end_with_epochs = !config.join_epochs && num_samples != data::kUnknownSize};
-  const int64_t step = order.batch_size * order.micro_batches * mesh.dp()->size();
+  const int64_t step = order.batch_size * order.micro_batches * mesh.data_ranks();
   if (config.drop_last && num_samples > step) {
     order.samples_per_epoch = num_samples / step * step;
     order.left_in_epoch = (num_samples - begin.index) / step * step;
