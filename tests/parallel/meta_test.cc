@@ -598,7 +598,7 @@ TEST(LongRowsTest, ARankTakesItsShare) {
   for (const int cp : {2, 4, 8}) {
     const RowUse rank = LongRow(config, kTokensOfRow, cp, Device::Meta(), DType::kFloat32, false);
     const double share = static_cast<double>(one.activations) / rank.activations;
-    EXPECT_GE(share, cp * 3.5 / 4) << "cp " << cp;
+    EXPECT_GE(share, cp * 0.95) << "cp " << cp;
     EXPECT_LE(share, cp) << "cp " << cp;
     std::printf("cp %d: 1/%.2f of one rank's %.0f MiB, %.1f MiB sent\n", cp, share,
                 static_cast<double>(one.activations) / (1 << 20),
