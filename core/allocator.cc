@@ -10,6 +10,7 @@
 #include <mutex>
 #include <new>
 #include <optional>
+#include <unordered_map>
 #include <utility>
 
 #include "base/error.h"
@@ -137,6 +138,7 @@ class FreeBlocks {
   }
 
   // The one of this size that was freed last; nullptr: none.
+  void* Latest(size_t size) const { return latest_of_class_[IndexOfClass(size)]; }
   void* Take(size_t size) {
     Block* const block = latest_of_class_[IndexOfClass(size)];
     if (block != nullptr) Remove(block);
@@ -195,6 +197,7 @@ class CpuAllocator final : public CountingAllocator {
  protected:
   void* Obtain(size_t size) override {
     if (void* const cached = free_.Take(size)) return cached;
+    if (void* const larger = TakeLarger(size)) return larger;
     const int64_t needed = stats_.current_bytes + static_cast<int64_t>(size);
     const int64_t peak = std::max(stats_.peak_bytes, needed);
     DropOldest(peak + peak / 4 + kSlack - static_cast<int64_t>(size));
@@ -211,11 +214,33 @@ class CpuAllocator final : public CountingAllocator {
     return pointer;
   }
 
-  void GiveBack(void* pointer, size_t size) override { free_.Add(pointer, size); }
+  void GiveBack(void* pointer, size_t size) override {
+    const auto larger = larger_.empty() ? larger_.end() : larger_.find(pointer);
+    if (larger == larger_.end()) {
+      free_.Add(pointer, size);
+      return;
+    }
+    free_.Add(pointer, larger->second);
+    larger_.erase(larger);
+  }
 
  private:
+  static constexpr size_t kLeastLarger = size_t{64} << 10;
   // What may be cached beyond a quarter of the peak.
   static constexpr int64_t kSlack = int64_t{64} << 20;
+
+  // A cached block that is up to a quarter larger, of requests whose pages the system would have to
+  // clear: where sizes vary (rows of experts, texts of a batch), most are some other one's before.
+  void* TakeLarger(size_t size) {
+    if (size < kLeastLarger || free_.empty()) return nullptr;
+    for (size_t next = SizeClass(size + 1); next <= size + size / 4; next = SizeClass(next + 1)) {
+      void* const block = free_.Latest(next);
+      if (block == nullptr) continue;
+      larger_.emplace(block, next);
+      return free_.Take(next);
+    }
+    return nullptr;
+  }
 
   void* ObtainNew(size_t size) {
     return memory_.has_value() ? memory_->obtain(size) : FromSystem(size);
@@ -234,6 +259,7 @@ class CpuAllocator final : public CountingAllocator {
 
   std::optional<HostMemory> memory_;  // nullopt: operator new's
   FreeBlocks free_;
+  std::unordered_map<void*, size_t> larger_;  // blocks in use that are larger than was asked
 };
 
 // Hands out no memory: a storage on meta has a null pointer and counted bytes.

@@ -168,6 +168,35 @@ TEST(AllocatorTest, LengthsThatVaryLeaveNoBlocksOfEverySizeBehind) {
   EXPECT_EQ(cpu.stats().reserved_bytes, cached);
 }
 
+// A request finds a cached block that is a little larger, which stays what it is: neither is asked
+// of the system again. One that is much larger is left to those who need it.
+TEST(AllocatorTest, CachedBlocksServeSmallerRequests) {
+  const std::unique_ptr<Allocator> allocator = Allocator::MakeCpu("test");
+  constexpr size_t kLarge = size_t{1} << 20;
+  constexpr size_t kSmaller = kLarge * 9 / 10;
+  void* const first = allocator->Allocate(kLarge);
+  allocator->Free(first, kLarge);
+  const int64_t reserved = allocator->stats().reserved_bytes;
+  void* const second = allocator->Allocate(kSmaller);
+  EXPECT_EQ(second, first);
+  EXPECT_EQ(allocator->stats().reserved_bytes, reserved);
+  EXPECT_EQ(allocator->stats().current_bytes,
+            static_cast<int64_t>(allocator->RoundedSize(kSmaller)));
+  void* const third = allocator->Allocate(kLarge);
+  EXPECT_NE(third, first);
+  allocator->Free(third, kLarge);
+  allocator->Free(second, kSmaller);
+  EXPECT_EQ(allocator->stats().current_bytes, 0);
+  EXPECT_EQ(allocator->stats().reserved_bytes, 2 * reserved);
+  // Both are whole again.
+  void* const blocks[] = {allocator->Allocate(kLarge), allocator->Allocate(kLarge)};
+  EXPECT_EQ(allocator->stats().reserved_bytes, 2 * reserved);
+  for (void* const block : blocks) allocator->Free(block, kLarge);
+  void* const half = allocator->Allocate(kLarge / 2);
+  EXPECT_GT(allocator->stats().reserved_bytes, 2 * reserved);
+  allocator->Free(half, kLarge / 2);
+}
+
 TEST(StorageTest, ReleasedBytesComeBackWithoutCountingAsAChange) {
   const Tensor t = Full({4}, 1.0);
   const uint64_t version = t.storage()->version();
