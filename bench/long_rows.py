@@ -21,7 +21,7 @@ def run(options, tokens, ranks):
     with tempfile.TemporaryDirectory() as folder:
         out = os.path.join(folder, "run")
         train = ["train", "llama-tiny", "--data", options.data, "--out", out, "--seq-len", tokens, "--batch-size", 1, "--max-steps", options.steps,
-                 "--cp", ranks, "--threads", 1, "--log-interval", 1, "--tokenizer", "bytes", "--config-overrides",
+                 "--cp", ranks, "--threads", 1, "--log-interval", 1, "--tokenizer", "byte", "--config-overrides",
                  f"max_position_embeddings={tokens},{options.overrides}"]
         launch = [] if ranks == 1 else ["launch", "--num-gpus", ranks, "--"]
         subprocess.run([options.tessera, *map(str, launch + train)], check=True, stdout=subprocess.DEVNULL)
