@@ -146,7 +146,7 @@ Tensor EmptyRouterSums(const LlamaConfig& c, DType dtype, const Device& device) 
 
 namespace {
 
-// Over the ranks that share out the tokens, all of which go on with the sum.
+// The sum over the ranks that share out the tokens. Every rank's loss depends on it.
 Tensor SumOverRanks(const Tensor& x, const Group& ranks) {
   return CopyToGroup(ReduceFromGroup(x, ranks), ranks);
 }
