@@ -83,6 +83,15 @@ class ExpertMlp::Experts : public Module {
     return idle ? rows : mlp.ForwardPartial(rows, context);
   }
 
+  bool CanBeGrouped(const std::vector<Request>& requests) const {
+    const Share mine = Mine();
+    for (int64_t e = mine.begin; e < mine.begin + mine.count; ++e) {
+      const Mlp& layer = *list_[static_cast<size_t>(e)];
+      if (!layer.can_be_grouped(requests[0].context)) return false;
+    }
+    return mine.count > 0;
+  }
+
   // `rows` are those of each request, by expert; so are the results. An expert works on all its
   // rows at once, unless each request's have a gradient of their own.
   Tensor Work(const std::vector<Request>& requests, const Tensor& rows) const {
@@ -91,9 +100,18 @@ class ExpertMlp::Experts : public Module {
     for (const Request& request : requests) {
       counts.insert(counts.end(), request.counts.begin(), request.counts.end());
     }
+    const bool apart = requests.size() == 1 || build().gradients_by_source;
+    if (apart && CanBeGrouped(requests)) {
+      std::vector<Mlp::Rows> layers;
+      for (size_t i = 0; i < counts.size(); ++i) {
+        const size_t expert = static_cast<size_t>(Mine().begin) + i % experts;
+        layers.push_back({list_[expert].get(), counts[i], static_cast<int>(i / experts)});
+      }
+      return Mlp::ForwardGrouped(layers, rows);
+    }
     std::vector<Tensor> parts = Split(rows, counts, 0);
     for (size_t e = 0; e < experts; ++e) {
-      if (requests.size() == 1 || build().gradients_by_source) {
+      if (apart) {
         for (size_t r = 0; r < requests.size(); ++r) {
           const ExecutionModeScope<&ExecutionContext::token_source> source(static_cast<int>(r));
           Tensor& part = parts[r * experts + e];

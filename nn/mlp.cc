@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "nn/mlp.h"
 
+#include "core/execution_context.h"
 #include "nn/weight.h"
 #include "ops/elementwise/elementwise.h"
+#include "ops/matmul/grouped_linear.h"
 #include "ops/swiglu/swiglu.h"
 #include "ops/view/view.h"
 
@@ -37,6 +39,8 @@ Mlp::Mlp(const MlpConfig& config, const Scope& scope)
       inner_size_(config.inner_size),
       inner_(InnerShare(config, build().tensor_parallel)),
       gated_(!config.gate_name.empty()),
+      has_biases_(config.bias),
+      layout_(config.layout),
       gate_(!gated_ || IsFused(config) ? nullptr
                                        : std::make_unique<ColumnParallelLinear>(
                                              UpConfig(config, 1), Child(config.gate_name))),
@@ -68,25 +72,52 @@ Tensor Mlp::ForwardPartial(const Tensor& h, const ForwardContext& context) const
   return Call(h, [&] { return down_.ForwardPartial(Inner(h, context), context); });
 }
 
+bool Mlp::can_be_grouped(const ForwardContext& context) const {
+  const bool dense = IsDense(up_.weight()) && IsDense(down_.weight()) &&
+                     (gate_ == nullptr || IsDense(gate_->weight()));
+  const bool drops = context.training && inner_dropout_.p() > 0;
+  return dense && !drops && !has_hooks() && !has_biases_;
+}
+
+Tensor Mlp::ForwardGrouped(const std::vector<Rows>& layers, const Tensor& rows) {
+  const Mlp& like = *layers.at(0).layer;
+  std::vector<int64_t> counts;
+  for (const Rows& of : layers) counts.push_back(of.count);
+  const auto apply = [&](const Tensor& x, auto weight_of) {
+    std::vector<Tensor> weights;
+    for (const Rows& of : layers) {
+      const ExecutionModeScope<&ExecutionContext::token_source> source(of.source);
+      weights.push_back(LeafOf(weight_of(*of.layer)));
+    }
+    return GroupedLinear(x, counts, weights, like.layout_);
+  };
+  const auto up_of = [](const Mlp& mlp) -> const Parameter& { return mlp.up_.weight(); };
+  const auto gate_of = [](const Mlp& mlp) -> const Parameter& { return mlp.gate_->weight(); };
+  const auto down_of = [](const Mlp& mlp) -> const Parameter& { return mlp.down_.weight(); };
+  // In the order of Inner.
+  const Tensor gate = like.gate_ == nullptr ? Tensor() : apply(rows, gate_of);
+  return apply(like.Activated(gate, apply(rows, up_of)), down_of);
+}
+
 // This rank's features, of what the group has gathered.
 Tensor Mlp::Inner(const Tensor& whole, const ForwardContext& context) const {
-  Tensor inner;
-  if (!gated_) {
-    inner = activation_(up_.ForwardGathered(whole, context));
-  } else {
-    // The gate first: gradients are summed in this order.
-    Tensor gate = gate_ == nullptr ? Tensor() : gate_->ForwardGathered(whole, context);
-    Tensor up = up_.ForwardGathered(whole, context);
-    if (gate_ == nullptr) {
-      const std::vector<Tensor> both = Split(up, {inner_.count, inner_.count}, -1);
-      gate = both[0];
-      up = both[1];
-    }
-    // Forms of weights may give other dtypes.
-    const bool fused = activation_ == Silu && gate.dtype() == up.dtype();
-    inner = fused ? SwiGlu(gate, up) : Mul(activation_(gate), up);
-  }
+  // The gate first: gradients are summed in this order.
+  const Tensor gate = gate_ == nullptr ? Tensor() : gate_->ForwardGathered(whole, context);
+  const Tensor inner = Activated(gate, up_.ForwardGathered(whole, context));
   return inner_dropout_.ForwardFeatures(inner, inner_.begin, inner_size_, context);
+}
+
+// `gate` is undefined where there is none, or `up` has both.
+Tensor Mlp::Activated(Tensor gate, Tensor up) const {
+  if (!gated_) return activation_(up);
+  if (gate_ == nullptr) {
+    const std::vector<Tensor> both = Split(up, {inner_.count, inner_.count}, -1);
+    gate = both[0];
+    up = both[1];
+  }
+  // Forms of weights may give other dtypes.
+  const bool fused = activation_ == Silu && gate.dtype() == up.dtype();
+  return fused ? SwiGlu(gate, up) : Mul(activation_(gate), up);
 }
 
 }  // namespace tessera::nn

@@ -6,6 +6,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "nn/activation.h"
 #include "nn/dropout.h"
@@ -41,13 +42,29 @@ class Mlp : public FeedForward {
   // several of them add up at once (nn/expert_mlp.h). Without a bias and dropout of the result.
   Tensor ForwardPartial(const Tensor& h, const ForwardContext& context) const;
 
+  // Layers side by side (ops/matmul/grouped_linear.h), with the bits of ForwardPartial of each:
+  // rows [R, C] lie by layer, of which layers[i] has counts[i], which are the tokens of rank
+  // sources[i] (ExecutionContext::token_source). Of layers alike.
+  struct Rows {
+    const Mlp* layer;
+    int64_t count;
+    int source;
+  };
+  static Tensor ForwardGrouped(const std::vector<Rows>& layers, const Tensor& rows);
+  // Whether this layer can be one of them: with dense weights, without biases, hooks, and dropout
+  // of its inner features.
+  bool can_be_grouped(const ForwardContext& context) const;
+
  private:
   Tensor Inner(const Tensor& whole, const ForwardContext& context) const;
+  Tensor Activated(Tensor gate, Tensor up) const;
 
   const Activation activation_;
   const int64_t inner_size_;
   const Share inner_;  // this rank's inner features
   const bool gated_;
+  const bool has_biases_;
+  const LinearLayout layout_;
   std::unique_ptr<ColumnParallelLinear> gate_;  // null: no gate, or one in up_
   ColumnParallelLinear up_;
   RowParallelLinear down_;

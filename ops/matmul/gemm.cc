@@ -8,6 +8,7 @@
 #include <cstring>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 #include "base/error.h"
 #include "core/cpu/scratch.h"
@@ -592,6 +593,35 @@ void BatchedGemm(const GemmArgs& args, const GemmBatch& batch) {
   const int64_t at_once = std::max<int64_t>(1, kSerialProducts / products);
   ParallelFor(batch.count, at_once, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) product(i, 1);
+  });
+}
+
+void GroupedGemm(const std::vector<GemmArgs>& products) {
+  int64_t all = 0;
+  for (const GemmArgs& args : products) {
+    Check(args);
+    all += args.m * args.n * args.k;
+  }
+  const int threads = NumThreads();
+  // A task is some rows of a product, on one thread: tasks are about alike, and enough that threads
+  // end together. Rows of a task share a packed B.
+  const int64_t most = std::max(kSerialProducts, all / (int64_t{4} * threads));
+  std::vector<GemmArgs> tasks;
+  for (const GemmArgs& args : products) {
+    const int64_t work = args.m * args.n * args.k;
+    const int64_t parts = std::clamp(CeilDiv(work, most), int64_t{1}, CeilDiv(args.m, kRowBlock));
+    const int64_t rows = RoundUp(CeilDiv(args.m, parts), kRowBlock / 4);
+    for (int64_t i = 0; i < std::max<int64_t>(args.m, 1); i += rows) {
+      GemmArgs& part = tasks.emplace_back(args);
+      part.m = std::min(rows, args.m - i);
+      part.a = static_cast<const char*>(args.a) +
+               i * args.a_row_stride * static_cast<int64_t>(DTypeSize(args.a_dtype));
+      part.c = static_cast<char*>(args.c) +
+               i * args.c_row_stride * static_cast<int64_t>(DTypeSize(args.c_dtype));
+    }
+  }
+  ParallelFor(std::ssize(tasks), 1, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) RunOne(tasks[static_cast<size_t>(i)], 1);
   });
 }
 

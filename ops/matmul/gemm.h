@@ -41,6 +41,7 @@
 #define TESSERA_OPS_MATMUL_GEMM_H_
 
 #include <cstdint>
+#include <vector>
 
 #include "core/dtype.h"
 
@@ -96,6 +97,10 @@ void PackGemmB(const GemmArgs& args, void* packed);
 // and so on. Each has the bits that Gemm gives it alone. A packed B is shared: its stride is 0, or
 // Error is thrown.
 void BatchedGemm(const GemmArgs& args, const GemmBatch& batch);
+
+// Products of any shapes, which are spread over the threads together. Each has the bits that Gemm
+// gives it alone. None of them reads what another one writes.
+void GroupedGemm(const std::vector<GemmArgs>& products);
 
 }  // namespace tessera
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cstring>
+#include <vector>
 
 #include "core/thread_pool.h"
 #include "ops/matmul/gemm.h"
@@ -21,9 +22,8 @@ void FillRowsWithBias(const MatmulArgs& args, int64_t rows) {
   });
 }
 
-void Multiply(const MatmulArgs& args, bool accumulate) {
+GemmArgs GemmOf(const MatmulArgs& args) {
   GemmArgs gemm;
-  gemm.accumulate = accumulate;
   gemm.m = args.m;
   gemm.n = args.n;
   gemm.k = args.k;
@@ -36,6 +36,12 @@ void Multiply(const MatmulArgs& args, bool accumulate) {
   gemm.b_dtype = args.dtype;
   gemm.c_dtype = args.c_dtype;
   gemm.packed_b = args.packed_b;
+  return gemm;
+}
+
+void Multiply(const MatmulArgs& args, bool accumulate) {
+  GemmArgs gemm = GemmOf(args);
+  gemm.accumulate = accumulate;
   if (args.bias != nullptr) {
     FillRowsWithBias(args, args.batch.numel() * args.m);
     gemm.accumulate = true;
@@ -70,6 +76,18 @@ void Multiply(const MatmulArgs& args, bool accumulate) {
   }
 }
 
+void GroupedMatmulCpu(const GroupedMatmulArgs& args) {
+  std::vector<GemmArgs> products;
+  for (const MatmulArgs& one : args.products) {
+    GemmArgs& gemm = products.emplace_back(GemmOf(one));
+    gemm.a = one.a;
+    gemm.b = one.b;
+    gemm.c = one.c;
+    gemm.c_row_stride = one.c_row_stride;
+  }
+  GroupedGemm(products);
+}
+
 void MatmulCpu(const MatmulArgs& args) { Multiply(args, /*accumulate=*/false); }
 
 // A product may be added to what is there; what follows one is never done in the same pass.
@@ -99,6 +117,7 @@ size_t PackedBytes(const PackArgs& args) {
 }
 
 TESSERA_REGISTER_KERNEL(matmul_kernel, DeviceType::kCpu, MatmulCpu);
+TESSERA_REGISTER_KERNEL(grouped_matmul_kernel, DeviceType::kCpu, GroupedMatmulCpu);
 TESSERA_REGISTER_KERNEL(fused_matmul_kernel, DeviceType::kCpu, FusedMatmulCpu);
 TESSERA_REGISTER_KERNEL(pack_kernel, DeviceType::kCpu, PackCpu);
 TESSERA_REGISTER_WORKSPACE(pack_kernel, DeviceType::kCpu, PackedBytes);

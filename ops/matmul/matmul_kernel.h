@@ -4,6 +4,7 @@
 #define TESSERA_OPS_MATMUL_MATMUL_KERNEL_H_
 
 #include <cstdint>
+#include <vector>
 
 #include "core/kernel_table.h"
 #include "core/tensor.h"
@@ -32,6 +33,12 @@ struct MatmulArgs {
   Shape a_batch_strides;
   Shape b_batch_strides;
   const void* packed_b;  // b as pack_kernel left it, for one b; nullptr: b as it is
+};
+
+// Products of one device, without a bias or a batch. A device type without such a kernel takes them
+// one by one.
+struct GroupedMatmulArgs {
+  std::vector<MatmulArgs> products;
 };
 
 // Brings b of products that share it into the form that the device reads. `packed` is the kernel's
@@ -68,6 +75,7 @@ struct FusedMatmulArgs {
 };
 
 inline KernelTable<MatmulArgs> matmul_kernel{"matmul"};
+inline KernelTable<GroupedMatmulArgs> grouped_matmul_kernel{"grouped matmul"};
 inline KernelTable<PackArgs> pack_kernel{"matmul's packing"};
 inline KernelTable<FusedMatmulArgs> fused_matmul_kernel{"matmul and epilogue"};
 

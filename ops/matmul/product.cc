@@ -138,6 +138,20 @@ void AddProduct(const Tensor& a, const Tensor& b, const Tensor& c) {
                                     .out = c.raw_data()});
 }
 
+void SideBySide(const std::vector<OneProduct>& products) {
+  if (products.empty()) return;
+  GroupedMatmulArgs all;
+  for (const OneProduct& p : products) {
+    if (p.c.numel() > 0) all.products.push_back(ArgsOf(p.a, p.b, Tensor(), Shape{}, p.c));
+  }
+  const Device& device = products[0].a.device();
+  if (grouped_matmul_kernel.Supports(device)) {
+    grouped_matmul_kernel.Launch(device, all);
+    return;
+  }
+  for (const MatmulArgs& args : all.products) matmul_kernel.Launch(device, args);
+}
+
 ProductFactor::ProductFactor(const Tensor& b) : b_(b) {
   PackArgs args{b.size(1), b.size(0), b.dtype(), b.raw_data(), b.stride(0), b.stride(1), nullptr};
   const size_t bytes = pack_kernel.WorkspaceBytes(b.device().target, args);

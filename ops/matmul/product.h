@@ -11,6 +11,8 @@
 #ifndef TESSERA_OPS_MATMUL_PRODUCT_H_
 #define TESSERA_OPS_MATMUL_PRODUCT_H_
 
+#include <vector>
+
 #include "core/tensor.h"
 #include "ops/matmul/matmul.h"
 
@@ -29,6 +31,14 @@ Tensor AlignedProduct(const Tensor& a, const Tensor& b, const Tensor& bias, DTyp
 // c += a b of matrices; `c` is a product's result, of any of the dtypes that a product may have,
 // and is rounded once.
 void AddProduct(const Tensor& a, const Tensor& b, const Tensor& c);
+
+// c = a b of matrices, whose rows are contiguous in c.
+struct OneProduct {
+  Tensor a, b, c;
+};
+// Products of one dtype, on the CPU spread over the threads together: each has the bits that it has
+// alone.
+void SideBySide(const std::vector<OneProduct>& products);
 
 // The right-hand side of several products: brought into the form that its device reads once,
 // instead of by each of them.
