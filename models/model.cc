@@ -69,6 +69,10 @@ Bundle Model::ShareOfSequences(const Bundle& rows, RunOptions* options) const {
   if (ranks == nullptr || ranks->size() == 1) return rows;
   TESSERA_CHECK(prefix(options->context.adapter).tokens == 0, "model",
                 "the keys of a prefix adapter are not cut over context-parallel ranks");
+  const bool learns = rows.has(keys::kTargets) || rows.has(keys::kLabels);
+  TESSERA_CHECK(!learns || options->loss_reduction != LossReduction::kMean, "model",
+                "a rank that has some of the tokens does not know the mean of all: ask for their "
+                "sum (LossReduction::kSum)");
   // Every rank adds the model's own losses, which are of the whole rows.
   if (options->loss_targets > 0) options->loss_targets /= ranks->size();
   return CutSequences(rows, &options->context);
