@@ -20,8 +20,9 @@ Tensor ShiftedTargets(const Bundle& in);
 // `targets`, or `labels` as they are.
 Tensor AlignedTargets(const Bundle& in);
 
-// Model::CutSequences of a model of texts whose `targets` are these (undefined: there are none):
-// tokens, positions and targets are this rank's, what attention is told of keys is of all tokens.
+// Model::CutSequences of a model of texts with these `targets` (undefined: there are none). The
+// result has this rank's tokens, positions and targets. Masks and documents stay whole, since
+// attention reads the keys of all ranks.
 Bundle CutTexts(Bundle rows, const Tensor& targets, const nn::BuildContext& build,
                 nn::ForwardContext* context);
 

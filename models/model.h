@@ -151,9 +151,9 @@ class Model : public nn::Module {
   virtual void SetDropout(double p);
 
   // Context parallelism (nn::BuildContext::context_parallel). What this rank's `Run` is given of a
-  // batch of whole rows, which all ranks of the group have; the options then say how long these
-  // were. The loss is that of this rank's tokens, and logits are of them. Without such a group the
-  // batch as it is. Throws Error where the model or the batch cannot be cut, and for a mean loss.
+  // batch of whole rows, which all ranks of the group have. The options then say how long the rows
+  // were. The loss and the logits are of this rank's tokens. Without such a group it is the batch
+  // as it is. Throws Error where the model or the batch cannot be cut, and for a mean loss.
   Bundle ShareOfSequences(const Bundle& rows, RunOptions* options) const;
   // Whether it is one that can be cut: a model whose tokens read one another in attention alone.
   virtual bool cuts_sequences() const { return false; }
