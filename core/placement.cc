@@ -95,9 +95,18 @@ void CopyLocalToGlobal(const Placement& placement, const Tensor& local, const Te
 }
 
 Share EvenShare(int64_t total, int64_t parts, int64_t index) {
-  const int64_t base = total / parts;
-  const int64_t extra = total % parts;
-  return {index * base + std::min(index, extra), base + (index < extra ? 1 : 0)};
+  Share share = {0, total};
+  if ((parts & (parts - 1)) != 0) {
+    const int64_t base = total / parts;
+    const int64_t extra = total % parts;
+    return {index * base + std::min(index, extra), base + (index < extra ? 1 : 0)};
+  }
+  for (int64_t half = parts / 2; half > 0; half /= 2) {
+    const int64_t first = (share.count + 1) / 2;
+    if ((index & half) != 0) share.begin += first;
+    share.count = (index & half) == 0 ? first : share.count - first;
+  }
+  return share;
 }
 
 }  // namespace tessera

@@ -76,8 +76,9 @@ Tensor BoxView(const Tensor& t, const Box& box);
 void CopyGlobalToLocal(const Placement& placement, const Tensor& global, const Tensor& local);
 void CopyLocalToGlobal(const Placement& placement, const Tensor& local, const Tensor& global);
 
-// Cuts [0, total) into `parts` consecutive shares that differ by at most one (the first ones are
-// larger); share `index` as {begin, count}.
+// Cuts [0, total) into `parts` consecutive shares that differ by at most one; none is larger than
+// the first. Share `index` as {begin, count}. A power of two of parts is made by halving again and
+// again, so that the shares of more parts lie within those of fewer.
 struct Share {
   int64_t begin;
   int64_t count;

@@ -2,6 +2,7 @@
 #include "models/language_model.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "autograd/autocast.h"
 #include "models/model_keys.h"
@@ -63,9 +64,14 @@ Tensor AtLogitPositions(const Tensor& h, const Bundle& in, const nn::BuildContex
 
 namespace {
 
-// The indices of the targets that are not left out: [M]. A dry run takes all.
-Tensor TargetRows(const Tensor& targets) {
-  if (targets.device().is_meta()) return Empty({targets.numel()}, DType::kInt64, targets.device());
+// The indices of the targets that are not left out: [M]. A dry run takes as many as the caller says
+// there are, or all.
+Tensor TargetRows(const Tensor& targets, double count) {
+  if (targets.device().is_meta()) {
+    const int64_t all = targets.numel();
+    const int64_t rows = count > 0 ? std::min<int64_t>(all, std::llround(count)) : all;
+    return Empty({rows}, DType::kInt64, targets.device());
+  }
   const std::vector<int64_t> all = targets.ToVector<int64_t>();
   std::vector<int64_t> rows;
   for (size_t i = 0; i < all.size(); ++i) {
@@ -82,7 +88,7 @@ MaskedTokens MaskedTokensOf(const Tensor& h, const Tensor& targets, const nn::Bu
                      !build.sequence_parallel && h.device().target == DeviceType::kCpu &&
                      targets.defined();
   if (!alone) return {h, targets};
-  const Tensor rows_M = TargetRows(targets);
+  const Tensor rows_M = TargetRows(targets, options.loss_targets);
   const int64_t width = h.size(-1);
   return {IndexSelect(Reshape(h, {h.numel() / width, width}), 0, rows_M),
           IndexSelect(Reshape(targets, {targets.numel()}), 0, rows_M)};

@@ -3,9 +3,11 @@
 
 #include <algorithm>
 #include <functional>
+#include <initializer_list>
 #include <utility>
 #include <vector>
 
+#include "nn/weight.h"
 #include "ops/attention/ring_attention.h"
 #include "ops/cast/cast.h"
 #include "ops/elementwise/elementwise.h"
@@ -42,13 +44,23 @@ int64_t QueryUnit(const SelfAttentionConfig& config, const Group& group) {
   return GathersKeyValues(config, group) ? 1 : HeadsPerGroup(config);
 }
 
+// Whether a sum's leaves divide groups of heads, as so many ranks would.
+bool LeavesDivideGroups(const SelfAttentionConfig& config) {
+  return KeyValueHeads(config) < std::min<int64_t>(kSumLeaves, config.num_heads);
+}
+
 FeatureBlock QueryBlock(const SelfAttentionConfig& config, const Group& group) {
-  return {config.num_heads * HeadDim(config), QueryUnit(config, group) * HeadDim(config)};
+  const int64_t unit = QueryUnit(config, group) * HeadDim(config);
+  return {.features = config.num_heads * HeadDim(config),
+          .unit = unit,
+          .leaf = LeavesDivideGroups(config) ? HeadDim(config) : unit};
 }
 
 FeatureBlock KeyValueBlock(const SelfAttentionConfig& config, const Group& group) {
-  return {KeyValueHeads(config) * HeadDim(config),
-          GathersKeyValues(config, group) ? 1 : HeadDim(config)};
+  const int64_t unit = GathersKeyValues(config, group) ? 1 : HeadDim(config);
+  return {.features = KeyValueHeads(config) * HeadDim(config),
+          .unit = unit,
+          .leaf = LeavesDivideGroups(config) ? 1 : unit};
 }
 
 LinearConfig ProjectionConfig(const SelfAttentionConfig& config, std::vector<FeatureBlock> blocks) {
@@ -68,6 +80,16 @@ LinearConfig FusedConfig(const SelfAttentionConfig& config, const Group& group) 
     return ProjectionConfig(config, {QueryBlock(config, group), key_value, key_value});
   }
   return ProjectionConfig(config, {{3 * config.num_heads * HeadDim(config), 3 * HeadDim(config)}});
+}
+
+// In which order gradients of a key/value head are summed over its query heads; nullptr: as
+// attention does.
+std::shared_ptr<const SumTree> QueryTree(const SelfAttentionConfig& config, int64_t heads,
+                                         const BuildContext& build) {
+  if (!SumsInTrees(build) || !LeavesDivideGroups(config)) return nullptr;
+  SumTree tree = *MakeSumTree({{.units = heads}}, build.tensor_parallel);
+  if (!GathersKeyValues(config, build.tensor_parallel)) tree.group = nullptr;
+  return std::make_shared<const SumTree>(std::move(tree));
 }
 
 using ChildScope = std::function<Scope(const std::string&)>;
@@ -158,6 +180,7 @@ SelfAttention::SelfAttention(const SelfAttentionConfig& config, const Scope& sco
       head_dim_(HeadDim(config)),
       heads_(HeadShare(config, build().tensor_parallel)),
       gathers_key_values_(GathersKeyValues(config, build().tensor_parallel)),
+      query_tree_(QueryTree(config_, heads_.count, build())),
       qkv_(MakeQkv(config, build().tensor_parallel,
                    [this](const std::string& name) { return Child(name); })),
       output_(OutputConfig(config, build().tensor_parallel), Child(config.output_name)),
@@ -186,8 +209,7 @@ std::vector<Tensor> SelfAttention::Features(const Tensor& h_BTC,
 }
 
 Tensor SelfAttention::SplitHeads(const Tensor& x, const Norm* norm) const {
-  const Tensor x_BTHD =
-      x.ndim() == 4 ? x : Reshape(x, {x.size(0), x.size(1), x.size(2) / head_dim_, head_dim_});
+  const Tensor x_BTHD = ByHead(x);
   return Transpose(norm == nullptr ? x_BTHD : norm->Forward(x_BTHD), 1, 2);
 }
 
@@ -209,34 +231,77 @@ Tensor SelfAttention::NormTogether(const Norm& norm, const Tensor& x_BTF, int64_
   if (RanksOf(group) == 1) return norm.Forward(x_BTF);
   const int64_t units = heads / unit;
   const int64_t width = unit * head_dim_;
-  const Tensor own = Reshape(x_BTF, {x_BTF.size(0), x_BTF.size(1), x_BTF.size(2) / width, width});
-  const Tensor all = Reshape(AllGatherToGroup(own, 2, units, group),
-                             {x_BTF.size(0), x_BTF.size(1), heads * head_dim_});
+  const Shape leading = {x_BTF.size(0), x_BTF.size(1)};
+  const auto shaped = [&](const Tensor& x, std::initializer_list<int64_t> last) {
+    Shape shape = leading;
+    for (const int64_t size : last) shape.push_back(size);
+    return Reshape(x, shape);
+  };
+  const auto normed = [&](const Tensor& all) {
+    return norm.Forward(config_.joint_head_norms ? shaped(all, {heads * head_dim_})
+                                                 : shaped(all, {heads, head_dim_}));
+  };
+  const Tensor own = shaped(x_BTF, {x_BTF.size(2) / width, width});
+  if (SumsInTrees(build())) {
+    const Tensor all = normed(GatherFromGroup(own, 2, units, group));
+    return shaped(ScatterToGroup(shaped(all, {units, width}), 2, group), {x_BTF.size(2)});
+  }
   const Share share = EvenShare(units, RanksOf(group), RankOf(group));
-  return Slice(norm.Forward(all), 2, share.begin * width, share.count * width);
+  return Slice(normed(AllGatherToGroup(own, 2, units, group)), 2, share.begin * width,
+               share.count * width);
 }
 
 SelfAttention::Heads SelfAttention::Project(const Tensor& h_BTC,
                                             const ForwardContext& context) const {
   std::vector<Tensor> q_k_v = Features(h_BTC, context);
-  if (gathers_key_values_) {
-    const int64_t features = KeyValueHeads(config_) * head_dim_;
-    for (const size_t i : {1, 2}) {
-      const Tensor all = AllGatherToGroup(q_k_v[i], 2, features, build().tensor_parallel);
-      q_k_v[i] = Needed(i == 1 && config_.joint_head_norms ? k_norm_->Forward(all) : all);
+  const Group& group = build().tensor_parallel;
+  // Norms of heads whose gradients come out whole have all heads to work on.
+  const bool whole_norms = config_.joint_head_norms || (SumsInTrees(build()) && RanksOf(group) > 1);
+  const bool normed = whole_norms && q_norm_ != nullptr;
+  if (normed) {
+    q_k_v[0] = NormTogether(*q_norm_, q_k_v[0], config_.num_heads, QueryUnit(config_, group));
+  }
+  for (const size_t i : {1, 2}) {
+    const Norm* const norm = i == 1 ? k_norm_.get() : nullptr;
+    Tensor& x = q_k_v[i];
+    if (gathers_key_values_) {
+      x = ForQueries(AllKeyValues(x, KeyValueHeads(config_) * head_dim_, normed ? norm : nullptr));
+    } else if (normed && norm != nullptr) {
+      x = NormTogether(*norm, x, KeyValueHeads(config_), 1);
+    }
+    if (!gathers_key_values_ && RepeatsInTree()) {
+      x = ForQueries(!normed && norm != nullptr ? norm->Forward(ByHead(x)) : x);
     }
   }
-  if (config_.joint_head_norms) {
-    q_k_v[0] = NormTogether(*q_norm_, q_k_v[0], config_.num_heads,
-                            QueryUnit(config_, build().tensor_parallel));
-    if (!gathers_key_values_) {
-      q_k_v[1] = NormTogether(*k_norm_, q_k_v[1], KeyValueHeads(config_), 1);
-    }
-  }
-  const bool alone = !config_.joint_head_norms;
-  return {.q = SplitHeads(q_k_v[0], alone ? q_norm_.get() : nullptr),
-          .k = SplitHeads(q_k_v[1], alone ? k_norm_.get() : nullptr),
+  const bool done = normed || (!gathers_key_values_ && RepeatsInTree());
+  return {.q = SplitHeads(q_k_v[0], normed ? nullptr : q_norm_.get()),
+          .k = SplitHeads(q_k_v[1], done ? nullptr : k_norm_.get()),
           .v = SplitHeads(q_k_v[2], nullptr)};
+}
+
+bool SelfAttention::RepeatsInTree() const { return query_tree_ != nullptr && GradEnabled(); }
+
+Tensor SelfAttention::ForQueries(const Tensor& x) const {
+  if (!RepeatsInTree()) return Needed(x);
+  const int64_t begin = gathers_key_values_ ? heads_.begin : 0;
+  return RepeatInTree(ByHead(x), HeadsPerGroup(config_), 2, begin, query_tree_);
+}
+
+Tensor SelfAttention::ByHead(const Tensor& x) const {
+  return x.ndim() == 4 ? x : Reshape(x, {x.size(0), x.size(1), x.size(2) / head_dim_, head_dim_});
+}
+
+Tensor SelfAttention::AllKeyValues(const Tensor& own_BTF, int64_t features,
+                                   const Norm* norm) const {
+  const Group& group = build().tensor_parallel;
+  const auto normed = [&](const Tensor& all) {
+    if (norm == nullptr) return all;
+    if (config_.joint_head_norms) return norm->Forward(all);
+    const Tensor heads = Reshape(all, {all.size(0), all.size(1), features / head_dim_, head_dim_});
+    return Reshape(norm->Forward(heads), all.shape());
+  };
+  if (!SumsInTrees(build())) return normed(AllGatherToGroup(own_BTF, 2, features, group));
+  return normed(GatherFromGroup(own_BTF, 2, features, group));
 }
 
 void SelfAttention::Rotate(const AttentionMasks& masks, const ForwardContext& context,
@@ -304,7 +369,9 @@ void SelfAttention::PutBehindPrefix(const KeyValuePrefix& prefix, const KeyValue
       cache == nullptr || std::count(cache->StepBegins().begin(), cache->StepBegins().end(), 0) > 0;
   if (begins) {
     KeyValuePrefix::KeysAndValues numbers = prefix.Forward();
-    if (gathers_key_values_) numbers = {Needed(numbers.k), Needed(numbers.v)};
+    if (gathers_key_values_ || RepeatsInTree()) {
+      numbers = {ForQueries(numbers.k), ForQueries(numbers.v)};
+    }
     heads->k = BehindPrefix(SplitHeads(numbers.k, nullptr), heads->k, cache);
     heads->v = BehindPrefix(SplitHeads(numbers.v, nullptr), heads->v, cache);
   }

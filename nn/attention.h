@@ -138,8 +138,17 @@ class SelfAttention : public Module {
   Tensor SplitHeads(const Tensor& features, const Norm* norm) const;
   // Of all key/value features those that this rank's queries need.
   Tensor Needed(const Tensor& features) const;
-  // Through a norm over all `heads`, of which ranks hold whole units: this rank's features.
+  // Through a norm of all `heads`, of which ranks hold whole units: this rank's features.
   Tensor NormTogether(const Norm& norm, const Tensor& features, int64_t heads, int64_t unit) const;
+  // [B, T, F] as [B, T, H, D].
+  Tensor ByHead(const Tensor& features) const;
+  // Whether each query head gets a key and a value of its own, whose gradients are summed in a
+  // tree.
+  bool RepeatsInTree() const;
+  // Needed, or the key or value of each query head.
+  Tensor ForQueries(const Tensor& features) const;
+  // The ranks' key or value features, so many in all, through a norm that is not null.
+  Tensor AllKeyValues(const Tensor& own, int64_t features, const Norm* norm) const;
   // `before` keys are before the tokens'.
   void Rotate(const AttentionMasks& masks, const ForwardContext& context, int64_t before,
               const KeyValueCache* cache, Heads* heads) const;
@@ -150,6 +159,8 @@ class SelfAttention : public Module {
   const int64_t head_dim_;
   const Share heads_;  // this rank's query heads
   const bool gathers_key_values_;
+  // Where query heads of one group lie in several leaves; else nullptr.
+  const std::shared_ptr<const SumTree> query_tree_;
   std::vector<std::unique_ptr<ColumnParallelLinear>> qkv_;  // one fused, or q, k and v
   RowParallelLinear output_;
   std::unique_ptr<RmsNorm> q_norm_;  // null: none

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/random.h"
+#include "nn/linear.h"
 #include "nn/sequence_share.h"
 #include "nn/weight.h"
 #include "ops/cast/cast.h"
@@ -84,7 +85,8 @@ Tensor VocabParallelEmbedding::Forward(const Tensor& ids, const ForwardContext& 
                                  .global_vocab = config_.rows,
                                  .padding_idx = config_.padding_idx},
                                 context);
-    Tensor h = ReduceFromGroup(local, group);
+    const bool whole = SumsInTrees(build()) && !IsDense(weight_) && weight_.form->sums_in_trees();
+    Tensor h = whole ? local : ReduceFromGroup(local, group);
     if (config_.scale != 1) h = Mul(h, RoundedTo(h.dtype(), config_.scale));
     if (!context.training || context.neftune_noise_alpha == 0 || h.device().is_meta()) return h;
     return AddNoise(h, NoiseKey(context.seed, path(), context.step, context.micro_batch),
@@ -116,7 +118,9 @@ std::optional<LinearLayout> VocabParallelHead::linear_layout() const {
 }
 
 VocabParallelHead::VocabParallelHead(Parameter& tied, const Scope& scope, double softcap)
-    : Module(scope), weight_(AddTiedParameter("weight", tied)), softcap_(softcap) {}
+    : Module(scope), weight_(AddTiedParameter("weight", tied)), softcap_(softcap) {
+  weight_.trees.outputs = TreeOver({{weight_.placement.global_shape()[0]}}, build());
+}
 
 VocabParallelHead::VocabParallelHead(const EmbeddingConfig& config, const Scope& scope,
                                      double softcap)
@@ -124,6 +128,7 @@ VocabParallelHead::VocabParallelHead(const EmbeddingConfig& config, const Scope&
       weight_(AddParameter("weight", VocabPlacement(config, build().tensor_parallel), config.init)),
       softcap_(softcap) {
   weight_.table = true;
+  weight_.trees.outputs = TreeOver({{config.rows}}, build());
 }
 
 Tensor VocabParallelHead::Logits(const Tensor& h, const Tensor& bias,
@@ -135,11 +140,8 @@ Tensor VocabParallelHead::Logits(const Tensor& h, const Tensor& bias,
 Tensor VocabParallelHead::Forward(const Tensor& h, const ForwardContext& context,
                                   const Tensor& bias) const {
   return Call(h, [&] {
-    const Group& group = build().tensor_parallel;
-    const Tensor whole = build().sequence_parallel
-                             ? AllGatherToGroup(h, 1, context.sequence_length, group)
-                             : CopyToGroup(h, group);
-    return Logits(whole, bias, context);
+    const Tensor whole = GatherForColumns(h, context, build());
+    return Logits(InputOf(weight_, whole, build()), bias, context);
   });
 }
 
@@ -172,6 +174,7 @@ CrossEntropyOptions VocabParallelHead::LossOptions(CrossEntropyOptions options) 
   options.vocab_begin = share.begin;
   options.local_vocab = share.count;
   options.global_vocab = vocab;
+  options.tree = weight_.trees.outputs;
   return options;
 }
 

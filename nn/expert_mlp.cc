@@ -11,6 +11,7 @@
 #include "core/execution_context.h"
 #include "nn/sequence_share.h"
 #include "nn/token_groups.h"
+#include "nn/weight.h"
 #include "ops/cast/cast.h"
 #include "ops/collective/collective.h"
 #include "ops/elementwise/elementwise.h"
@@ -100,7 +101,7 @@ class ExpertMlp::Experts : public Module {
     for (const Request& request : requests) {
       counts.insert(counts.end(), request.counts.begin(), request.counts.end());
     }
-    const bool apart = requests.size() == 1 || build().gradients_by_source;
+    const bool apart = requests.size() == 1 || build().deterministic;
     if (apart && CanBeGrouped(requests)) {
       std::vector<Mlp::Rows> layers;
       for (size_t i = 0; i < counts.size(); ++i) {
@@ -200,17 +201,16 @@ Tensor ExpertMlp::Forward(const Tensor& given, const ForwardContext& context) co
     const bool shares = build().sequence_parallel;
     const Tensor own = Jittered(given, context);
     // The router sees the same on every rank; what goes through the experts' shares has a part of
-    // its gradient on each.
-    const Tensor seen = shares ? GatherFromGroup(own, 1, context.sequence_length, group) : own;
-    const Tensor whole =
-        shares ? AllGatherToGroup(own, 1, context.sequence_length, group) : CopyToGroup(own, group);
+    // its gradient on each, where they do not sum it.
+    const Tensor whole = GatherForColumns(own, context, build());
+    const Tensor seen = SumsInTrees(build()) ? whole
+                        : shares ? GatherFromGroup(own, 1, context.sequence_length, group)
+                                 : own;
     const Shape flat = {whole.numel() / whole.size(-1), whole.size(-1)};
     const Routing routing = router_.Route(Reshape(seen, flat), context);
     if (context.routings != nullptr) context.routings->push_back(routing);
     const Tensor partial = Reshape(Mix(Reshape(whole, flat), routing, context), whole.shape());
-    const Tensor y = dropout_.Forward(
-        shares ? ReduceScatterToGroup(partial, 1, group) : ReduceFromGroup(partial, group),
-        context);
+    const Tensor y = dropout_.Forward(JoinRows(partial, build()), context);
     return shared_ == nullptr ? y : Add(y, Shared(own, context));
   });
 }
@@ -239,7 +239,9 @@ Tensor ExpertMlp::Mix(const Tensor& h, const Routing& routing,
                   static_cast<double>(router.num_experts)));
   }
   const TokenGroups groups = GroupTokens(routing.chosen, router.num_experts, capacity);
-  const Tensor weights = CopyToGroup(routing.weights, build().tensor_parallel);
+  const Tensor weights = SumsInTrees(build())
+                             ? routing.weights
+                             : CopyToGroup(routing.weights, build().tensor_parallel);
   const Tensor rows = DispatchRows(h, groups.place, groups.rows());
   const Tensor results = experts_->Forward(rows, groups.counts, context);
   return Cast(CombineRows(results, weights, groups.place), h.dtype());

@@ -126,25 +126,27 @@ TEST_P(ExpertMlpTest, ExpertsOnOtherRanks) {
     std::map<std::string, std::vector<double>> gradients;
   };
   std::vector<Tensor> inputs;
-  std::vector<Alone> alone(static_cast<size_t>(ranks));
   for (int r = 0; r < ranks; ++r) {
     inputs.push_back(RandomTensor({1, 1 + 3 * r, kWidth}, static_cast<uint64_t>(20 + r)));
-    ExpertMlp layer(config, RootScope(nullptr));
-    const Tensor x = RequireGrad(inputs.back().ContiguousCopy());
-    const Tensor y = layer.Forward(x, {});
-    Backward({y}, {ProjectionGrad(y)});
-    Alone& mine = alone[static_cast<size_t>(r)];
-    mine.y = y.ToVector<double>();
-    mine.gx = Grad(x).ToVector<double>();
-    for (Parameter* p : layer.Parameters()) {
-      mine.gradients[p->name] = Grad(p->tensor).ToVector<double>();
-    }
   }
   for (const bool by_source : {false, true}) {
+    std::vector<Alone> alone;
+    for (const Tensor& input : inputs) {
+      BuildContext build = *RootScope(nullptr).build;
+      build.deterministic = by_source;
+      ExpertMlp layer(config, Scope::Root(build));
+      const Tensor x = RequireGrad(input.ContiguousCopy());
+      const Tensor y = layer.Forward(x, {});
+      Backward({y}, {ProjectionGrad(y)});
+      Alone& mine = alone.emplace_back(Alone{y.ToVector<double>(), Grad(x).ToVector<double>(), {}});
+      for (Parameter* p : layer.Parameters()) {
+        mine.gradients[p->name] = Grad(p->tensor).ToVector<double>();
+      }
+    }
     RunRanks(ranks, [&](std::shared_ptr<Communicator> world) {
       BuildContext build = *RootScope(nullptr).build;
       build.expert_parallel = world;
-      build.gradients_by_source = by_source;
+      build.deterministic = by_source;
       ExpertMlp layer(config, Scope::Root(build));
       const auto r = static_cast<size_t>(world->rank());
       const Tensor x = RequireGrad(inputs[r].ContiguousCopy());

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "nn/linear.h"
 
+#include "autograd/autograd.h"
 #include "nn/weight.h"
 #include "ops/elementwise/elementwise.h"
 
@@ -10,17 +11,25 @@ namespace {
 int RankOf(const Group& group) { return group == nullptr ? 0 : group->rank(); }
 int SizeOf(const Group& group) { return group == nullptr ? 1 : group->size(); }
 
+// Those of the dim that is cut, which has so many features.
+std::vector<FeatureBlock> BlocksOf(const LinearConfig& config, int64_t features) {
+  return config.blocks.empty() ? std::vector<FeatureBlock>{{features}} : config.blocks;
+}
+
+Share ShareOf(const FeatureBlock& block, const Group& group) {
+  TESSERA_CHECK(block.features % block.unit == 0, "linear", block.features,
+                " features do not consist of units of ", block.unit);
+  const Share units = EvenShare(block.features / block.unit, SizeOf(group), RankOf(group));
+  return {units.begin * block.unit, units.count * block.unit};
+}
+
 // The pieces of each block that this rank holds.
 std::vector<Placement::Piece> Pieces(const LinearConfig& config, int64_t features,
                                      const Group& group) {
-  std::vector<FeatureBlock> blocks = config.blocks;
-  if (blocks.empty()) blocks.push_back({features});
   std::vector<Placement::Piece> pieces;
-  for (const FeatureBlock& block : blocks) {
-    TESSERA_CHECK(block.features % block.unit == 0, "linear", block.features,
-                  " features do not consist of units of ", block.unit);
-    const Share share = EvenShare(block.features / block.unit, SizeOf(group), RankOf(group));
-    pieces.push_back({block.features, share.begin * block.unit, share.count * block.unit});
+  for (const FeatureBlock& block : BlocksOf(config, features)) {
+    const Share share = ShareOf(block, group);
+    pieces.push_back({block.features, share.begin, share.count});
   }
   return pieces;
 }
@@ -40,7 +49,47 @@ Placement WeightPlacement(const LinearConfig& config, Split split, const Group& 
 
 Tensor OrUndefined(const Parameter* p) { return p == nullptr ? Tensor() : p->tensor; }
 
+// x. Gradients of what uses it are added up before they are added to those of other uses: in the
+// order that x has where the ranks' shares of it are gathered.
+Tensor SeparateUse(const Tensor& x) {
+  if (!AnyRequiresGrad({x})) return x;
+  Tensor y = x.Detach();
+  Record("separate_use", {x}, {y}, [](GradContext& ctx) { ctx.set(0, ctx.grad()); });
+  return y;
+}
+
 }  // namespace
+
+std::shared_ptr<const SumTree> TreeOver(const std::vector<FeatureBlock>& blocks,
+                                        const BuildContext& build) {
+  if (!SumsInTrees(build)) return nullptr;
+  std::vector<SumBlock> own;
+  for (const FeatureBlock& block : blocks) {
+    const int64_t leaf = block.leaf > 0 ? block.leaf : block.unit;
+    own.push_back({ShareOf(block, build.tensor_parallel).count / leaf, leaf});
+  }
+  return MakeSumTree(own, build.tensor_parallel);
+}
+
+Tensor GatherForColumns(const Tensor& x, const ForwardContext& context, const BuildContext& build) {
+  const Group& group = build.tensor_parallel;
+  if (SumsInTrees(build)) {
+    return build.sequence_parallel ? GatherFromGroup(x, 1, context.sequence_length, group)
+                                   : SeparateUse(x);
+  }
+  return build.sequence_parallel ? AllGatherToGroup(x, 1, context.sequence_length, group)
+                                 : CopyToGroup(x, group);
+}
+
+Tensor InputOf(const Parameter& weight, const Tensor& whole, const BuildContext& build) {
+  return SumsRanks(weight) || !SumsInTrees(build) ? whole : CopyToGroup(whole, weight.part_group);
+}
+
+Tensor JoinRows(const Tensor& y, const BuildContext& build) {
+  const Group& group = build.tensor_parallel;
+  if (SumsInTrees(build)) return build.sequence_parallel ? ScatterToGroup(y, 1, group) : y;
+  return build.sequence_parallel ? ReduceScatterToGroup(y, 1, group) : ReduceFromGroup(y, group);
+}
 
 ColumnParallelLinear::ColumnParallelLinear(const LinearConfig& config, const Scope& scope)
     : Module(scope),
@@ -48,6 +97,7 @@ ColumnParallelLinear::ColumnParallelLinear(const LinearConfig& config, const Sco
       weight_(AddParameter("weight",
                            WeightPlacement(config, Split::kOutputs, build().tensor_parallel),
                            config.weight_init)) {
+  weight_.trees.outputs = TreeOver(BlocksOf(config, config.out_features), build());
   if (!config.bias) return;
   bias_ =
       &AddParameter("bias",
@@ -57,9 +107,7 @@ ColumnParallelLinear::ColumnParallelLinear(const LinearConfig& config, const Sco
 }
 
 Tensor ColumnParallelLinear::Forward(const Tensor& x, const ForwardContext& context) const {
-  return Call(x, [&] {
-    return Multiply(weight_, config_.layout, Gather(x, context), OrUndefined(bias_), context);
-  });
+  return Call(x, [&] { return Product(Gather(x, context), context); });
 }
 
 Gelued ColumnParallelLinear::ForwardGelu(const Tensor& x, const ForwardContext& context) const {
@@ -69,15 +117,17 @@ Gelued ColumnParallelLinear::ForwardGelu(const Tensor& x, const ForwardContext& 
 }
 
 Tensor ColumnParallelLinear::Gather(const Tensor& x, const ForwardContext& context) const {
-  const Group& group = build().tensor_parallel;
-  return build().sequence_parallel ? AllGatherToGroup(x, 1, context.sequence_length, group)
-                                   : CopyToGroup(x, group);
+  return GatherForColumns(x, context, build());
 }
 
 Tensor ColumnParallelLinear::ForwardGathered(const Tensor& whole,
                                              const ForwardContext& context) const {
-  return Call(
-      whole, [&] { return Multiply(weight_, config_.layout, whole, OrUndefined(bias_), context); });
+  return Call(whole, [&] { return Product(whole, context); });
+}
+
+Tensor ColumnParallelLinear::Product(const Tensor& whole, const ForwardContext& context) const {
+  return Multiply(weight_, config_.layout, InputOf(weight_, whole, build()), OrUndefined(bias_),
+                  context);
 }
 
 RowParallelLinear::RowParallelLinear(const LinearConfig& config, const Scope& scope)
@@ -86,17 +136,25 @@ RowParallelLinear::RowParallelLinear(const LinearConfig& config, const Scope& sc
       weight_(AddParameter("weight",
                            WeightPlacement(config, Split::kInputs, build().tensor_parallel),
                            config.weight_init)) {
+  weight_.trees.inputs = TreeOver(BlocksOf(config, config.in_features), build());
   if (!config.bias) return;
   bias_ = &AddParameter("bias", Placement::Whole({config.out_features}), config.bias_init);
-  if (build().sequence_parallel) bias_->gradient_group = build().tensor_parallel;
+  const bool sees_share = build().sequence_parallel && !SumsInTrees(build());
+  if (sees_share) bias_->gradient_group = build().tensor_parallel;
 }
 
 Tensor RowParallelLinear::Forward(const Tensor& x, const ForwardContext& context) const {
-  return Call(x, [&] { return Joined(Multiply(weight_, config_.layout, x, OwnBias(), context)); });
+  return Call(x, [&] { return Joined(Product(x, OwnBias(), context)); });
 }
 
 Tensor RowParallelLinear::ForwardPartial(const Tensor& x, const ForwardContext& context) const {
-  return Call(x, [&] { return Multiply(weight_, config_.layout, x, Tensor(), context); });
+  return Call(x, [&] { return Product(x, Tensor(), context); });
+}
+
+Tensor RowParallelLinear::Product(const Tensor& x, const Tensor& bias,
+                                  const ForwardContext& context) const {
+  const Tensor y = Multiply(weight_, config_.layout, x, bias, context);
+  return SumsRanks(weight_) || !SumsInTrees(build()) ? y : ReduceFromGroup(y, weight_.part_group);
 }
 
 Tensor RowParallelLinear::ForwardGelu(const Gelued& x) const {
@@ -105,15 +163,16 @@ Tensor RowParallelLinear::ForwardGelu(const Gelued& x) const {
 }
 
 Tensor RowParallelLinear::OwnBias() const {
-  return SizeOf(build().tensor_parallel) == 1 ? OrUndefined(bias_) : Tensor();
+  const bool whole =
+      SizeOf(build().tensor_parallel) == 1 || (SumsInTrees(build()) && SumsRanks(weight_));
+  return whole ? OrUndefined(bias_) : Tensor();
 }
 
-Tensor RowParallelLinear::Joined(const Tensor& partial) const {
-  const Group& group = build().tensor_parallel;
-  if (SizeOf(group) == 1) return partial;
-  const Tensor sum = build().sequence_parallel ? ReduceScatterToGroup(partial, 1, group)
-                                               : ReduceFromGroup(partial, group);
-  return bias_ == nullptr ? sum : Add(sum, bias_->tensor);
+Tensor RowParallelLinear::Joined(const Tensor& y) const {
+  const bool adds = bias_ != nullptr && !OwnBias().defined();
+  if (SumsInTrees(build())) return JoinRows(adds ? Add(y, bias_->tensor) : y, build());
+  const Tensor sum = JoinRows(y, build());
+  return adds ? Add(sum, bias_->tensor) : sum;
 }
 
 ReplicatedLinear::ReplicatedLinear(const LinearConfig& config, const Scope& scope)
@@ -124,12 +183,21 @@ ReplicatedLinear::ReplicatedLinear(const LinearConfig& config, const Scope& scop
   if (config.bias) {
     bias_ = &AddParameter("bias", Placement::Whole({config.out_features}), config.bias_init);
   }
-  if (!config.on_sequence_share || !build().sequence_parallel) return;
+  if (!config.on_sequence_share || !build().sequence_parallel || SumsInTrees(build())) return;
   for (const auto& p : own_parameters()) p->gradient_group = build().tensor_parallel;
 }
 
 Tensor ReplicatedLinear::Forward(const Tensor& x, const ForwardContext& context) const {
-  return Call(x, [&] { return Multiply(weight_, config_.layout, x, OrUndefined(bias_), context); });
+  return Call(x, [&] {
+    const auto product = [&](const Tensor& in) {
+      return Multiply(weight_, config_.layout, in, OrUndefined(bias_), context);
+    };
+    const bool on_share = config_.on_sequence_share && build().sequence_parallel;
+    if (!on_share || !SumsInTrees(build())) return product(x);
+    // Sums over tokens are those of all of them, on every rank.
+    const Group& group = build().tensor_parallel;
+    return ScatterToGroup(product(GatherFromGroup(x, 1, context.sequence_length, group)), 1, group);
+  });
 }
 
 }  // namespace tessera::nn

@@ -11,6 +11,11 @@
 // in units (a head's features), need not be equal, and may be empty. With a group of one each is
 // the plain layer. Under sequence parallelism the column-parallel layer gathers the sequence (dim
 // 1) and the row-parallel one scatters it again.
+//
+// Where the model is built as deterministic, sums over cut features go by a tree, on any number of
+// ranks that it knows (SumsInTrees of nn/weight.h), so that all of them have the same bits. A
+// layer's sums over ranks are then its own: of dx, too, so that nothing sums them where x was
+// copied to the ranks.
 #ifndef TESSERA_NN_LINEAR_H_
 #define TESSERA_NN_LINEAR_H_
 
@@ -26,7 +31,23 @@ namespace tessera::nn {
 struct FeatureBlock {
   int64_t features;
   int64_t unit = 1;  // features that stay together
+  int64_t leaf = 0;  // those that stay together in a leaf of a SumTree; 0: a unit
 };
+
+// The tree over these blocks of features, of which each rank has its share; nullptr where there is
+// none.
+std::shared_ptr<const SumTree> TreeOver(const std::vector<FeatureBlock>& blocks,
+                                        const BuildContext& build);
+// What column-parallel layers are given: x [B, T, C] (its share of the sequence under sequence
+// parallelism) as every rank sees it, and backwards the sum of the ranks' gradients, where layers
+// do not sum them.
+Tensor GatherForColumns(const Tensor& x, const ForwardContext& context, const BuildContext& build);
+// `whole`, as the product of a layer with this weight takes it: where the weight does not sum dx
+// over the ranks though the model's layers do, that is done here.
+Tensor InputOf(const Parameter& weight, const Tensor& whole, const BuildContext& build);
+// What the ranks' terms y of row-parallel layers give: their sum, or y, where a layer has summed
+// them; of it the rank's share of the sequence under sequence parallelism.
+Tensor JoinRows(const Tensor& y, const BuildContext& build);
 
 // A layer's sizes, its bias, how its weight is stored and begins.
 struct LinearConfig {
@@ -61,6 +82,9 @@ class ColumnParallelLinear : public Module {
   std::optional<LinearLayout> linear_layout() const override { return config_.layout; }
 
  private:
+  // Of what every rank has.
+  Tensor Product(const Tensor& whole, const ForwardContext& context) const;
+
   const LinearConfig config_;
   Parameter& weight_;
   Parameter* bias_ = nullptr;
@@ -74,15 +98,16 @@ class RowParallelLinear : public Module {
   // sequence parallelism).
   Tensor Forward(const Tensor& x, const ForwardContext& context = {}) const;
   Tensor ForwardGelu(const Gelued& x) const;
-  // This rank's term of the sum; without the bias.
+  // This rank's term of the sum, or, of sums in trees, all of it; without the bias.
   Tensor ForwardPartial(const Tensor& x, const ForwardContext& context = {}) const;
   const Parameter& weight() const { return weight_; }
   std::optional<LinearLayout> linear_layout() const override { return config_.layout; }
 
  private:
-  // The sum over the group, and the bias.
-  Tensor Joined(const Tensor& partial) const;
-  // What is added before the sum: the bias, where there is one rank.
+  // The sum over the group, and the bias, where it is not there yet.
+  Tensor Joined(const Tensor& y) const;
+  Tensor Product(const Tensor& x, const Tensor& bias, const ForwardContext& context) const;
+  // What is added with the product: the bias, where that is the whole sum.
   Tensor OwnBias() const;
 
   const LinearConfig config_;

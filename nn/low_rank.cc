@@ -8,9 +8,11 @@
 #include "nn/embedding.h"
 #include "nn/linear.h"
 #include "nn/sequence_share.h"
+#include "nn/weight.h"
 #include "ops/cast/cast.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/matmul/low_rank_linear.h"
+#include "ops/matmul/product.h"
 #include "ops/reduction/reduction.h"
 #include "ops/view/view.h"
 
@@ -69,7 +71,7 @@ std::shared_ptr<const BuildContext> BuildOf(const Module& layer) {
 
 Tensor Base(const Parameter& weight, const WeightForm* base, LinearLayout layout, const Tensor& x,
             const Tensor& bias, const ForwardContext& context) {
-  return base == nullptr ? Linear(x, LeafOf(weight), bias, layout)
+  return base == nullptr ? Linear(x, LeafOf(weight), bias, layout, weight.trees)
                          : base->Multiply(weight, layout, x, bias, context);
 }
 
@@ -147,7 +149,9 @@ LowRankTerm::LowRankTerm(const LowRankConfig& config, Module& layer, const Param
   }
   // What every rank has whole, while it sees a share of the features or of the sequence.
   const Group& group = build().tensor_parallel;
+  const bool in_trees = SumsInTrees(build()) && weight.form->sums_in_trees();
   if (weight.placement.is_split()) {
+    if (in_trees) return;
     (splits_inputs_ ? b_ : a_).gradient_group = group;
     if (splits_inputs_ && magnitude_ != nullptr) magnitude_->gradient_group = group;
   } else {
@@ -185,13 +189,16 @@ Tensor LowRankTerm::Product(const Parameter& weight, const WeightForm* base, con
                             const Tensor& bias, const ForwardContext& context) const {
   const Tensor dropped = Dropped(x, weight, context);
   const bool drops = context.training && config_.dropout > 0;
+  const LinearTrees trees = base == nullptr ? weight.trees : LinearTrees{};
   if (base == nullptr && magnitude_ == nullptr && a_start_ == nullptr) {
-    return LowRankLinear(x, LeafOf(weight), bias, layout_,
-                         {drops ? dropped : Tensor(), LeafOf(a_), LeafOf(b_), config_.scale});
+    return LowRankLinear(
+        x, LeafOf(weight), bias, layout_,
+        {drops ? dropped : Tensor(), LeafOf(a_), LeafOf(b_), config_.scale, trees});
   }
   const auto product = [&](const Tensor& in, const Parameter& a, const Parameter& b) {
-    const Tensor low = Mul(Linear(in, LeafOf(a), {}, LinearLayout::kOutIn), config_.scale);
-    return Linear(low, LeafOf(b), {}, LinearLayout::kOutIn);
+    const Tensor low = Mul(
+        Linear(in, LeafOf(a), {}, LinearLayout::kOutIn, {.inputs = trees.inputs}), config_.scale);
+    return Linear(low, LeafOf(b), {}, LinearLayout::kOutIn, {.outputs = trees.outputs});
   };
   Tensor term = product(dropped, a_, b_);
   if (a_start_ != nullptr) term = Sub(term, product(x, *a_start_, *b_start_));
@@ -199,21 +206,25 @@ Tensor LowRankTerm::Product(const Parameter& weight, const WeightForm* base, con
   TESSERA_CHECK(base == nullptr, "low_rank", path(), ": DoRA needs the weight's own numbers");
   const Tensor gain = Gain(weight);
   // What is dropped is dropped on its way to all that training changes, as PEFT has it.
-  const Tensor plain = Linear(dropped, LeafOf(weight), {}, layout_);
-  const Tensor y =
-      drops ? Add(Add(Linear(x, LeafOf(weight), {}, layout_), Mul(plain, Affine(gain, 1.0, -1.0))),
-                  Mul(term, gain))
-            : Mul(Add(plain, term), gain);
+  const Tensor plain = Linear(dropped, LeafOf(weight), {}, layout_, trees);
+  const Tensor y = drops ? Add(Add(Linear(x, LeafOf(weight), {}, layout_, trees),
+                                   Mul(plain, Affine(gain, 1.0, -1.0))),
+                               Mul(term, gain))
+                         : Mul(Add(plain, term), gain);
   return bias.defined() ? Add(y, bias) : y;
 }
 
 Tensor LowRankTerm::LookUp(const Parameter& table, const WeightForm* base, const Tensor& ids,
                            const EmbeddingOptions& options, const ForwardContext& context) const {
   return Call(ids, [&] {
-    const Tensor rows = base == nullptr ? Embedding(table.tensor, ids, options)
-                                        : base->LookUp(table, ids, options, context);
+    const bool in_trees = SumsInTrees(build()) && base == nullptr;
+    const auto whole = [&](const Tensor& own) {
+      return in_trees ? ReduceFromGroup(own, table.part_group) : own;
+    };
+    const Tensor rows = whole(base == nullptr ? Embedding(table.tensor, ids, options)
+                                              : base->LookUp(table, ids, options, context));
     const Tensor a_VR = Contiguous(Transpose(a_.tensor, 0, 1));
-    const Tensor low = Mul(Embedding(a_VR, ids, options), config_.scale);
+    const Tensor low = Mul(whole(Embedding(a_VR, ids, options)), config_.scale);
     const Tensor y = Add(rows, Linear(low, b_.tensor, {}, LinearLayout::kOutIn));
     if (magnitude_ == nullptr) return y;
     TESSERA_CHECK(base == nullptr, "low_rank", path(), ": DoRA needs the weight's own numbers");
@@ -222,14 +233,20 @@ Tensor LowRankTerm::LookUp(const Parameter& table, const WeightForm* base, const
 }
 
 Tensor LowRankTerm::Gain(const Parameter& weight) const {
-  return Div(LeafOf(*magnitude_),
-             Cast(RowNorms(weight.tensor.Detach()), magnitude_->tensor.dtype()));
+  return Div(LeafOf(*magnitude_), Cast(RowNorms(weight), magnitude_->tensor.dtype()));
 }
 
-Tensor LowRankTerm::RowNorms(const Tensor& weight) const {
+Tensor LowRankTerm::RowNorms(const Parameter& weight) const {
   const NoGrad no_grad;
-  const Tensor sum = SumOf(weight, layout_, a_.tensor.Detach(), b_.tensor.Detach(), config_.scale);
-  Tensor squares = Sum(Square(sum), {InDim(layout_)});
+  const Tensor sum =
+      SumOf(weight.tensor.Detach(), layout_, a_.tensor.Detach(), b_.tensor.Detach(), config_.scale);
+  Tensor squares = Square(sum);
+  if (weight.trees.inputs != nullptr) {  // a sum over features is a product with ones
+    if (layout_ == LinearLayout::kInOut) squares = Transpose(squares, 0, 1);
+    const Tensor ones = Full({squares.size(1), 1}, 1.0, squares.dtype(), squares.device());
+    return Sqrt(Select(TreeProduct(squares, ones, *weight.trees.inputs), 1, 0));
+  }
+  squares = Sum(squares, {InDim(layout_)});
   if (splits_inputs_) squares = ReduceFromGroup(squares, build().tensor_parallel);
   return Sqrt(squares);
 }
@@ -237,7 +254,7 @@ Tensor LowRankTerm::RowNorms(const Tensor& weight) const {
 void LowRankTerm::Begin(const Parameter& weight) {
   if (magnitude_ == nullptr || weight.elsewhere || weight.tensor.device().is_meta()) return;
   const NoGrad no_grad;
-  const Tensor norms = Cast(RowNorms(weight.tensor.Detach()), magnitude_->tensor.dtype());
+  const Tensor norms = Cast(RowNorms(weight), magnitude_->tensor.dtype());
   Write(*magnitude_, [&] { CopyInto(magnitude_->tensor.Detach(), norms); });
 }
 
@@ -317,8 +334,9 @@ Tensor AdaptedWeight::LookUp(const Parameter& table, const Tensor& ids,
                              const EmbeddingOptions& options, const ForwardContext& context) const {
   const LowRankTerm* const own = term(context.adapter);
   if (own != nullptr) return own->LookUp(table, base_.get(), ids, options, context);
-  return base_ == nullptr ? Embedding(table.tensor, ids, options)
-                          : base_->LookUp(table, ids, options, context);
+  if (base_ != nullptr) return base_->LookUp(table, ids, options, context);
+  const Tensor rows = Embedding(table.tensor, ids, options);
+  return SumsInTrees(layer_.build()) ? ReduceFromGroup(rows, table.part_group) : rows;
 }
 
 }  // namespace tessera::nn

@@ -93,7 +93,7 @@ class LowRankTerm : public Module {
   Tensor Product(const Parameter& weight, const WeightForm* base, const Tensor& x,
                  const Tensor& bias, const ForwardContext& context) const;
   // ||W + scale B A|| of each output.
-  Tensor RowNorms(const Tensor& weight) const;
+  Tensor RowNorms(const Parameter& weight) const;
 
   const LowRankConfig config_;
   const LinearLayout layout_;
@@ -123,6 +123,7 @@ class AdaptedWeight : public WeightForm {
                   const ForwardContext& context) const override;
   Tensor LookUp(const Parameter& table, const Tensor& ids, const EmbeddingOptions& options,
                 const ForwardContext& context) const override;
+  bool sums_in_trees() const override { return base_ == nullptr; }
   const AdaptedWeight* adapted() const override { return this; }
 
  private:

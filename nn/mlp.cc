@@ -59,7 +59,7 @@ Mlp::Mlp(const MlpConfig& config, const Scope& scope)
 Tensor Mlp::Forward(const Tensor& h, const ForwardContext& context) const {
   return Call(h, [&] {
     const bool drops_inner = context.training && inner_dropout_.p() > 0;
-    const bool dense = IsDense(up_.weight()) && IsDense(down_.weight());
+    const bool dense = IsDense(up_.weight()) && IsDense(down_.weight()) && !SumsInTrees(build());
     if (!gated_ && activation_ == GeluTanh && !drops_inner && dense) {
       return dropout_.Forward(down_.ForwardGelu(up_.ForwardGelu(h, context)), context);
     }
@@ -76,7 +76,7 @@ bool Mlp::can_be_grouped(const ForwardContext& context) const {
   const bool dense = IsDense(up_.weight()) && IsDense(down_.weight()) &&
                      (gate_ == nullptr || IsDense(gate_->weight()));
   const bool drops = context.training && inner_dropout_.p() > 0;
-  return dense && !drops && !has_hooks() && !has_biases_;
+  return dense && !drops && !has_hooks() && !has_biases_ && !SumsInTrees(build());
 }
 
 Tensor Mlp::ForwardGrouped(const std::vector<Rows>& layers, const Tensor& rows) {

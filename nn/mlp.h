@@ -42,17 +42,18 @@ class Mlp : public FeedForward {
   // several of them add up at once (nn/expert_mlp.h). Without a bias and dropout of the result.
   Tensor ForwardPartial(const Tensor& h, const ForwardContext& context) const;
 
-  // Layers side by side (ops/matmul/grouped_linear.h), with the bits of ForwardPartial of each:
-  // rows [R, C] lie by layer, of which layers[i] has counts[i], which are the tokens of rank
-  // sources[i] (ExecutionContext::token_source). Of layers alike.
+  // A layer, how many rows it gets, and the rank whose tokens they are
+  // (ExecutionContext::token_source).
   struct Rows {
     const Mlp* layer;
     int64_t count;
     int source;
   };
+  // Applies layers of one configuration to rows [R, C], the first layer's first. The result has the
+  // bits of each layer's ForwardPartial; the products run together (ops/matmul/grouped_linear.h).
   static Tensor ForwardGrouped(const std::vector<Rows>& layers, const Tensor& rows);
-  // Whether this layer can be one of them: with dense weights, without biases, hooks, and dropout
-  // of its inner features.
+  // Whether ForwardGrouped takes this layer. It does where weights are dense and there are no
+  // biases, no hooks and no dropout of inner features.
   bool can_be_grouped(const ForwardContext& context) const;
 
  private:

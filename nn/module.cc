@@ -165,6 +165,8 @@ Parameter& Module::AddTiedParameter(const std::string& name, Parameter& source) 
   auto p = std::make_unique<Parameter>();
   p->name = Child(name).path;
   p->placement = source.placement;
+  p->part_group = source.part_group;
+  p->trees = source.trees;
   p->init = source.init;
   p->tied_to = &source;
   p->tensor = source.tensor.Detach();
@@ -220,7 +222,7 @@ int64_t Module::ParameterCount(bool trainable_only) {
 // A leaf for the tokens of each other rank.
 void Module::MakeSources(Parameter* p) const {
   p->by_source.clear();
-  if (p->expert_group == nullptr || !build_->gradients_by_source || p->elsewhere) return;
+  if (p->expert_group == nullptr || !build_->deterministic || p->elsewhere) return;
   for (int r = 1; r < p->expert_group->size(); ++r) p->by_source.push_back(p->tensor.Detach());
 }
 

@@ -42,6 +42,7 @@
 #include "core/profiler.h"
 #include "core/tensor.h"
 #include "ops/collective/collective.h"
+#include "ops/collective/sum_tree.h"
 
 namespace tessera {
 enum class LinearLayout;  // ops/matmul/matmul.h
@@ -98,8 +99,11 @@ struct Parameter {
   bool elsewhere = false;
   // One leaf for each of the ranks 1, 2, ... of expert_group (`tensor` is that of rank 0). They
   // share one storage, and a leaf collects the gradient of that rank's tokens. Sums are then taken
-  // as they are without expert parallelism (BuildContext::gradients_by_source).
+  // as they are without expert parallelism (BuildContext::deterministic).
   std::vector<Tensor> by_source = {};
+  // In which order a layer sums over features of it that are cut over ranks. Empty: as they are on
+  // each rank, whose terms are then added. Forms may not know of it (WeightForm::sums_in_trees).
+  LinearTrees trees = {};
   // An embedding or a head: its rows stand for tokens, positions or classes, not for features.
   bool table = false;
   // False: it never trains (running statistics), and Freeze does not change that.
@@ -134,8 +138,10 @@ struct BuildContext {
   // Each rank has a share of a layer's experts, and gets the tokens that go to them (Lepikhin et
   // al. 2020, "GShard"); nullptr: one rank.
   Group expert_parallel = nullptr;
-  // Experts' parameters have a gradient for the tokens of each rank (Parameter::by_source).
-  bool gradients_by_source = false;
+  // Sums are taken in an order that does not depend on the layout, at some cost: an expert's
+  // parameters have a gradient for the tokens of each rank (Parameter::by_source), and sums over
+  // features that tensor_parallel cuts go by a tree (Parameter::trees).
+  bool deterministic = false;
   // Within an expert: Parameter::expert_group and elsewhere.
   Group expert_group = nullptr;
   bool elsewhere = false;

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "nn/linear.h"
+#include "nn/weight.h"
 #include "ops/cast/cast.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/matmul/matmul.h"
@@ -88,6 +90,12 @@ KeyValuePrefix::Half KeyValuePrefix::MakeHalf(const std::string& name, const Hal
   const int64_t hidden = config_.encoder->hidden();
   half.weight = &AddParameter(name + ".weight", PlacementOf(heads, {features, hidden}, 0),
                               LinearInit(hidden));
+  // Of heads that each rank has whole, the ranks' terms come together behind the product.
+  const Group& group = build().tensor_parallel;
+  if (heads.split || group == nullptr || group->size() == 1) {
+    half.weight->trees.outputs =
+        TreeOver({{.features = features, .unit = heads.head_dim}}, build());
+  }
   half.bias = &AddParameter(name + ".bias", PlacementOf(heads, {features}, 0), LinearInit(hidden));
   return half;
 }
@@ -100,10 +108,11 @@ void KeyValuePrefix::UseEncoder() {
 }
 
 Tensor KeyValuePrefix::HalfOf(const Half& half, const Tensor& encoded) const {
-  const Tensor x_nF = half.numbers != nullptr ? half.numbers->tensor
-                                              : Linear(encoded, half.weight->tensor,
-                                                       half.bias->tensor, LinearLayout::kOutIn);
-  const bool partial = !config_.heads.split;
+  const Tensor x_nF = half.numbers != nullptr
+                          ? half.numbers->tensor
+                          : Linear(encoded, half.weight->tensor, half.bias->tensor,
+                                   LinearLayout::kOutIn, half.weight->trees);
+  const bool partial = !config_.heads.split && !SumsInTrees(build());  // else attention sums
   return Unsqueeze(partial ? CopyToGroup(x_nF, build().tensor_parallel) : x_nF, 0);
 }
 
@@ -113,7 +122,9 @@ Tensor KeyValuePrefix::Encoded() const {
                              ? config_.encoder->Forward()
                              : EncodedPrefix(embedding_->tensor, weight_->tensor, bias_->tensor);
   // Where heads are split, each rank's give a part of its gradient.
-  return config_.heads.split ? CopyToGroup(encoded, build().tensor_parallel) : encoded;
+  return config_.heads.split && !SumsInTrees(build())
+             ? CopyToGroup(encoded, build().tensor_parallel)
+             : encoded;
 }
 
 KeyValuePrefix::KeysAndValues KeyValuePrefix::Forward() const {

@@ -3,9 +3,18 @@
 
 namespace tessera::nn {
 
+bool SumsInTrees(const BuildContext& build) {
+  const int ranks = build.tensor_parallel == nullptr ? 1 : build.tensor_parallel->size();
+  return build.deterministic && kSumLeaves % ranks == 0;
+}
+
+bool SumsRanks(const Parameter& weight) {
+  return weight.part_group == nullptr || IsDense(weight) || weight.form->sums_in_trees();
+}
+
 Tensor Multiply(const Parameter& weight, LinearLayout layout, const Tensor& x, const Tensor& bias,
                 const ForwardContext& context) {
-  return IsDense(weight) ? Linear(x, LeafOf(weight), bias, layout)
+  return IsDense(weight) ? Linear(x, LeafOf(weight), bias, layout, weight.trees)
                          : weight.form->Multiply(weight, layout, x, bias, context);
 }
 

@@ -37,9 +37,19 @@ class WeightForm {
   // int64 ids [...] to [..., width]: as ops/index/index.h's Embedding.
   virtual Tensor LookUp(const Parameter& table, const Tensor& ids, const EmbeddingOptions& options,
                         const ForwardContext& context) const = 0;
+  // Whether it sums over features in Parameter::trees, where there are any, and rows that are
+  // looked up over the ranks. Else this rank's terms are what it gives.
+  virtual bool sums_in_trees() const { return false; }
   // This form, where adapters add terms to it (nn/low_rank.h); else nullptr.
   virtual const AdaptedWeight* adapted() const { return nullptr; }
 };
+
+// Whether layers sum over cut features in trees: where the model is built so, over a number of
+// ranks that divides a tree's leaves.
+bool SumsInTrees(const BuildContext& build);
+// Of a layer of such a model: whether its weight's form sums over the ranks, so that the layer need
+// not.
+bool SumsRanks(const Parameter& weight);
 
 Tensor Multiply(const Parameter& weight, LinearLayout layout, const Tensor& x, const Tensor& bias,
                 const ForwardContext& context = {});

@@ -2,6 +2,7 @@
 #include "optim/clip.h"
 
 #include "autograd/autograd.h"
+#include "optim/exact_sum.h"
 #include "optim/grad_norm_kernel.h"
 
 namespace tessera::optim {
@@ -48,28 +49,26 @@ void ScaleInPlace(const std::vector<Parameter>& parameters, const Device& device
 
 }  // namespace
 
-Tensor ChunkSquareSums(const std::vector<Tensor>& tensors, Device device) {
-  int64_t chunks = 0;
+Tensor SquareWords(const std::vector<Tensor>& tensors, Device device) {
   std::vector<Tensor> contiguous;
   for (const Tensor& t : tensors) {
     TESSERA_CHECK(t.device() == device, "clip_grad_norm", t, " is not on ", device);
-    chunks += (t.numel() + kNormChunk - 1) / kNormChunk;
     contiguous.push_back(t.ContiguousCopy());
   }
-  Tensor sums = Empty({chunks}, DType::kFloat64, device);
+  Tensor words = Empty({kSumWords}, DType::kInt64, device);
   const std::vector<GradArray> arrays = ArraysOf(contiguous);
-  square_sums.Launch(device, {arrays, kNormChunk, static_cast<double*>(sums.raw_data())});
-  return sums;
+  square_sums.Launch(device, {arrays, static_cast<int64_t*>(words.raw_data())});
+  return words;
 }
 
-Tensor CombineSquareSums(const Tensor& sums) {
-  TESSERA_CHECK(sums.dtype() == DType::kFloat64 && sums.ndim() == 1 && sums.is_contiguous(),
-                "clip_grad_norm", "partial sums are ", sums,
-                ", expected contiguous float64[chunks]");
-  Tensor total = Empty({}, DType::kFloat64, sums.device());
-  combine_sums.Launch(sums.device(), {sums.numel(), static_cast<const double*>(sums.raw_data()),
-                                      static_cast<double*>(total.raw_data())});
-  return total;
+Tensor RoundedSum(const Tensor& words) {
+  TESSERA_CHECK(
+      words.dtype() == DType::kInt64 && words.shape() == Shape{kSumWords} && words.is_contiguous(),
+      "clip_grad_norm", "a sum is ", words, ", expected contiguous int64[", kSumWords, "]");
+  Tensor sum = Empty({}, DType::kFloat64, words.device());
+  round_sum.Launch(words.device(), {static_cast<const int64_t*>(words.raw_data()),
+                                    static_cast<double*>(sum.raw_data())});
+  return sum;
 }
 
 ClipResult ClipFromSquaredNorm(const Tensor& squared_norm, const ClipOptions& options) {
@@ -94,9 +93,9 @@ ClipResult ClipGradNorm(const std::vector<Parameter>& parameters, const ClipOpti
     const Tensor grad = GradOrNone(parameter.tensor);
     if (grad.defined() && (!options.counted || options.counted(parameter))) grads.push_back(grad);
   }
-  const Tensor squared_norm = CombineSquareSums(ChunkSquareSums(grads, CommonDevice(parameters)));
-  if (options.reduce) options.reduce(squared_norm);
-  return ClipFromSquaredNorm(squared_norm, options);
+  const Tensor words = SquareWords(grads, CommonDevice(parameters));
+  if (options.reduce) options.reduce(words);
+  return ClipFromSquaredNorm(RoundedSum(words), options);
 }
 
 ClipResult ClipGradNormInPlace(const std::vector<Parameter>& parameters,

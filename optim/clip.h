@@ -6,8 +6,8 @@
 //   log(clip.norm.Item());
 //
 // The norm is the root of the sum of squares over all gradients, tied ones joined first. Squares
-// are summed in float64 over chunks of `kNormChunk` elements of each parameter, and the chunks one
-// after the other, parameters in order: neither threads nor the instruction set change a bit.
+// are those of float64, and are summed without rounding (optim/exact_sum.h): neither threads nor
+// the instruction set change a bit, nor do ranks that measure other parts.
 #ifndef TESSERA_OPTIM_CLIP_H_
 #define TESSERA_OPTIM_CLIP_H_
 
@@ -28,9 +28,9 @@ struct ClipOptions {
   Tensor loss_scale = {};
   // 0-d float32, set to 1 when the norm is not finite and left alone otherwise.
   Tensor found_inf = {};
-  // Parallel runs: called with this rank's squared norm (0-d float64, in place) to sum it over the
-  // ranks that hold other parameters or other parts of them.
-  std::function<void(const Tensor& squared_norm)> reduce = {};
+  // Parallel runs: called with this rank's sum (SquareWords) to add up in place those of the ranks
+  // that hold other parameters or other parts of them.
+  std::function<void(const Tensor& words)> reduce = {};
   // Parallel runs: whether this rank adds the parameter to the norm. A parameter that several ranks
   // hold is counted by one of them. All are counted when empty.
   std::function<bool(const Parameter&)> counted = {};
@@ -51,13 +51,11 @@ ClipResult ClipGradNorm(const std::vector<Parameter>& parameters, const ClipOpti
 ClipResult ClipGradNormInPlace(const std::vector<Parameter>& parameters,
                                const ClipOptions& options);
 
-// The parts, for runs that join partial sums themselves (shards cut at multiples of kNormChunk
-// reproduce the bits of the whole).
-inline constexpr int64_t kNormChunk = 16384;
-// float64 [chunks]: the sum of squares of each chunk, tensors in order. Floating dtypes.
-Tensor ChunkSquareSums(const std::vector<Tensor>& tensors, Device device = Device::Cpu());
-// 0-d float64: sums[0] + sums[1] + ... in order.
-Tensor CombineSquareSums(const Tensor& sums);
+// The steps, for runs that measure parts. int64 [kSumWords]: the sum of squares, without rounding;
+// sums of parts are added as integers. Floating dtypes, on `device`.
+Tensor SquareWords(const std::vector<Tensor>& tensors, Device device = Device::Cpu());
+// 0-d float64: the sum, rounded.
+Tensor RoundedSum(const Tensor& words);
 // Norm and factor of a 0-d float64 squared norm; of the options, `reduce` and `counted` are unused.
 ClipResult ClipFromSquaredNorm(const Tensor& squared_norm, const ClipOptions& options);
 

@@ -3,8 +3,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <limits>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "autograd/autograd.h"
@@ -14,6 +17,7 @@
 #include "ops/testing/op_check.h"
 #include "ops/view/view.h"
 #include "optim/adam/adam.h"
+#include "optim/exact_sum.h"
 #include "optim/grad_scaler.h"
 #include "optim/sgd/sgd.h"
 #include "optim/testdata/pytorch_golden.h"
@@ -39,7 +43,7 @@ double NaiveNorm(const std::vector<Parameter>& parameters) {
 std::vector<Parameter> RandomGrads(DType dtype) {
   std::vector<Parameter> parameters;
   uint64_t seed = 0;
-  for (const int64_t n : {int64_t{1}, int64_t{0}, int64_t{35}, 2 * kNormChunk + 5}) {
+  for (const int64_t n : {int64_t{1}, int64_t{0}, int64_t{35}, int64_t{32773}}) {
     ++seed;
     parameters.push_back(WithGrad(Concat("p", seed), CastCopy(RandomTensor({n}, seed), dtype)));
   }
@@ -57,8 +61,8 @@ TEST(ClipTest, NormIsThatOfAllGradients) {
       SetActiveIsa(isa);
       double exact = 0;
       const ClipResult result = ClipGradNorm(
-          parameters,
-          {.max_norm = 10, .reduce = [&](const Tensor& squared) { exact = squared.Item(); }});
+          parameters, {.max_norm = 10,
+                       .reduce = [&](const Tensor& words) { exact = RoundedSum(words).Item(); }});
       EXPECT_NEAR(std::sqrt(exact), expected, 1e-13 * expected) << dtype;
       EXPECT_EQ(result.norm.dtype(), DType::kFloat32);
       EXPECT_NEAR(result.norm.Item(), expected, 1e-7 * expected);
@@ -74,7 +78,7 @@ TEST(ClipTest, NormIsThatOfAllGradients) {
 
 // Wherever a gradient begins: by 16 bytes or by elements.
 TEST(ClipTest, GradientsThatBeginAnywhere) {
-  constexpr int64_t kCount = 2 * kNormChunk + 5;
+  constexpr int64_t kCount = 32773;
   for (const Device& device : TestDevices()) {
     for (const DType dtype : {DType::kFloat32, DType::kBFloat16, DType::kFloat64}) {
       const Tensor numbers = CastCopy(RandomTensor({kCount}, 7), dtype);
@@ -85,7 +89,7 @@ TEST(ClipTest, GradientsThatBeginAnywhere) {
       for (const int64_t begin : {0, 1}) {
         const Tensor grad = Slice(Empty({kCount + 1}, dtype, device), 0, begin, kCount);
         CopyInto(grad, CopyTo(numbers, device));
-        const double sum = CombineSquareSums(ChunkSquareSums({grad}, device)).Item();
+        const double sum = RoundedSum(SquareWords({grad}, device)).Item();
         EXPECT_NEAR(sum, exact, 1e-12 * exact) << dtype << " " << device;
         if (begin == 0) first = sum;
         EXPECT_EQ(sum, first) << dtype << " " << device;
@@ -104,20 +108,56 @@ TEST(ClipTest, GradientsThatBeginAnywhere) {
   }
 }
 
+// Neither threads, nor where a gradient is cut, nor who measures which part, nor the order.
 TEST(ClipTest, BitsDependOnNeitherThreadsNorShards) {
-  const std::vector<Parameter> parameters = RandomGrads(DType::kFloat32);
-  std::vector<Tensor> whole;
-  for (const Parameter& p : parameters) whole.push_back(Grad(p.tensor));
-  SetNumThreads(1);
-  const double one = CombineSquareSums(ChunkSquareSums(whole)).Item();
-  SetNumThreads(3);
-  EXPECT_EQ(CombineSquareSums(ChunkSquareSums(whole)).Item(), one);
-  SetNumThreads(AvailableCores());
-  // The last gradient cut at a multiple of the chunk.
-  const Tensor last = whole.back();
-  whole.back() = last.AsStrided({kNormChunk}, {1}, 0);
-  whole.push_back(last.AsStrided({last.numel() - kNormChunk}, {1}, kNormChunk));
-  EXPECT_EQ(CombineSquareSums(ChunkSquareSums(whole)).Item(), one);
+  for (const DType dtype : {DType::kFloat32, DType::kBFloat16, DType::kFloat64}) {
+    // Of very different sizes, so that float64 does not hold the sum.
+    const Tensor numbers = RandomTensor({40000}, 5);
+    for (int64_t i = 0; i < 40000; ++i) {
+      numbers.data<double>()[i] *= std::ldexp(1.0, static_cast<int>(i * 7919 % 90) - 60);
+    }
+    const Tensor whole = CastCopy(numbers, dtype);
+    std::vector<double> sorted;
+    for (const double x : whole.ToVector<double>()) sorted.push_back(x * x);
+    std::sort(sorted.begin(), sorted.end());
+    long double exact = 0;
+    for (const double square : sorted) exact += square;
+    for (const Device& device : TestDevices()) {
+      const Tensor there = CopyTo(whole, device);
+      const Tensor words = SquareWords({there}, device);
+      const double sum = RoundedSum(words).Item();
+      EXPECT_NEAR(sum, static_cast<double>(exact), 2e-16 * static_cast<double>(exact)) << dtype;
+      SetNumThreads(3);
+      const Tensor parts = SquareWords({there.AsStrided({13}, {1}, 39987)}, device);
+      for (const auto& [begin, count] : {std::pair(20001, 19986), {0, 1}, {1, 20000}}) {
+        AddInto(parts, SquareWords({there.AsStrided({count}, {1}, begin)}, device));
+      }
+      SetNumThreads(AvailableCores());
+      EXPECT_EQ(RoundedSum(parts).Item(), sum) << dtype << " " << device;
+      SetNumThreads(1);
+      EXPECT_EQ(RoundedSum(SquareWords({there}, device)).Item(), sum) << dtype << " " << device;
+      SetNumThreads(AvailableCores());
+    }
+  }
+}
+
+// At the ends of what numbers can be.
+TEST(ClipTest, SumsHoldTheSmallestAndTheLargest) {
+  const double least = std::numeric_limits<double>::denorm_min();
+  const auto sum = [](const std::vector<double>& numbers) {
+    const Tensor t = Tensor::FromVector(numbers, {std::ssize(numbers)});
+    return RoundedSum(SquareWords({t})).Item();
+  };
+  EXPECT_EQ(sum({}), 0.0);
+  EXPECT_EQ(sum({0.0, -0.0}), 0.0);
+  EXPECT_EQ(sum({std::sqrt(least) * 1.5, 0}), 2 * least);
+  EXPECT_EQ(sum(std::vector<double>(1 << 12, 0x1p-537)), 0x1p-1062);
+  EXPECT_EQ(sum({0x1p511, 0x1p-537}), 0x1p1022);
+  EXPECT_EQ(sum({0x1p511, 0x1p511, 0x1p511}), 3 * 0x1p1022);
+  EXPECT_EQ(sum(std::vector<double>(4, 0x1p511)), HUGE_VAL);
+  EXPECT_EQ(sum({1.0, 0x1p-27}), 1.0 + 0x1p-52 / 4);
+  EXPECT_EQ(sum({1.0, HUGE_VAL, 0x1p600}), HUGE_VAL);
+  EXPECT_TRUE(std::isnan(sum({1.0, std::nan(""), HUGE_VAL})));
 }
 
 TEST(ClipTest, SmallNormsAreLeftAlone) {
@@ -155,9 +195,10 @@ TEST(ClipTest, OtherRanksAreAdded) {
   const std::vector<Parameter> parameters = {WithGrad("mine", Full({1}, 3.0)),
                                              WithGrad("replicated", Full({1}, 100.0))};
   const ClipResult result = ClipGradNorm(
-      parameters, {.max_norm = 1,
-                   .reduce = [](const Tensor& squared) { AddInto(squared, Full({}, 16.0)); },
-                   .counted = [](const Parameter& p) { return p.name == "mine"; }});
+      parameters,
+      {.max_norm = 1,
+       .reduce = [](const Tensor& words) { AddInto(words, SquareWords({Full({1}, 4.0)})); },
+       .counted = [](const Parameter& p) { return p.name == "mine"; }});
   EXPECT_EQ(result.norm.Item(), 5.0);
   EXPECT_NEAR(result.factor.Item(), 0.2, 1e-6);
 }
@@ -272,7 +313,7 @@ TEST(GradScalerTest, UnscaleInPlace) {
   EXPECT_EQ(Grad(p.tensor).ToVector<float>(), std::vector<float>(5, 3.0f));
   EXPECT_EQ(scaler.found_inf().Item(), 0);
   // Another rank found an infinity.
-  scaler.CheckFinite({p}, [](const Tensor& squared) { Fill(squared, INFINITY); });
+  scaler.CheckFinite({p}, [](const Tensor& words) { words.data<int64_t>()[kSumInfinite] = 1; });
   EXPECT_EQ(scaler.found_inf().Item(), 1);
   scaler.CheckFinite({p});
   EXPECT_EQ(scaler.found_inf().Item(), 1) << "stays until Update";

@@ -8,13 +8,17 @@
 
 namespace tessera::optim {
 
+inline constexpr int64_t kExactBlock = 1024;
+inline constexpr int kMostTerms = 56;
+
 enum class GradType : uint8_t { kFloat32, kBFloat16, kFloat16, kFloat64 };
 
 // The functions of one instruction set.
 struct GradChunks {
-  // The sum of squares in float64. The same bits from every instruction set: element i is added to
-  // partial sum i % 16, and those are joined by halves (k with k + 8, then k + 4, ...).
-  double (*square_sum)(GradType type, const void* x, int64_t n);
+  // The sum of the squares (in float64) of at most kExactBlock elements, without rounding, as that
+  // of a few numbers: how many of `terms` [kMostTerms] were written, or -1 where some square is not
+  // finite or so large that sums would not be.
+  int (*square_terms)(GradType type, const void* x, int64_t n, double* terms);
   // x *= factor, in float32 (float64 for float64).
   void (*scale)(GradType type, void* x, int64_t n, double factor);
 };

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gradient norms, clipping and the loss scale on the GPU. Sums are cut into the chunks that the CPU
-// cuts them into, each added up by one block in a fixed order, in float64.
+// Gradient norms, clipping and the loss scale on the GPU. Sums of squares are exact, as the CPU's.
 #include <algorithm>
 
 #include "core/cuda/element.cuh"
 #include "core/cuda/groups.cuh"
 #include "core/cuda/launch.h"
 #include "core/cuda/reduce.cuh"
+#include "optim/exact_sum.h"
 #include "optim/grad_norm_kernel.h"
 #include "optim/grad_scaler_kernel.h"
 #include "optim/tensor_batch.cuh"
@@ -21,6 +21,7 @@ using cuda::ForEachGroup;
 using cuda::FromWide;
 using cuda::kVec;
 using cuda::Launch;
+using cuda::MaxOp;
 using cuda::StoreVec;
 using cuda::SumOp;
 using cuda::ToWide;
@@ -35,67 +36,101 @@ __device__ __forceinline__ bool HasGroups(const T* x) {
   return reinterpret_cast<uintptr_t>(x) % sizeof(uint4) == 0;
 }
 
-// The order of additions does not depend on where x lies.
-template <typename T>
-__device__ __forceinline__ double SquaresOf(const void* data, int64_t begin, int64_t n) {
-  const T* x = static_cast<const T*>(data) + begin;
-  double sum = 0;
-  const auto add = [&]<int kCount>(int64_t, const Vec<T, kCount>& v) {
-#pragma unroll
-    for (int k = 0; k < kCount; ++k) {
-      const double value = ToWide(v.v[k]);
-      sum += value * value;
-    }
-  };
-  if (HasGroups(x)) {
-    ForEachGroup<kVec<T>, 4>(x, n, add);
-  } else {
-    ForEachGroup<kVec<T>, 4, false>(x, n, add);
-  }
-  return sum;
-}
+// Elements of a thread at a time, whose squares stay in registers, and of a block.
+constexpr int kSquares = 8;
+constexpr int64_t kExactBlock = kBlock * kSquares;
+constexpr int64_t kNormChunk = 8 * kExactBlock;
 
-__global__ void __launch_bounds__(kBlock)
-    SquareSumsKernel(const __grid_constant__ TensorBatch<GradArray> batch, double* sums) {
-  const ChunkPlace place = PlaceOf(batch, blockIdx.x);
-  const GradArray& grad = batch.items[place.tensor];
-  double sum = 0;
-  switch (grad.dtype) {
-    case DType::kFloat32:
-      sum = SquaresOf<float>(grad.data, place.begin, place.n);
-      break;
-    case DType::kBFloat16:
-      sum = SquaresOf<BF16>(grad.data, place.begin, place.n);
-      break;
-    case DType::kFloat16:
-      sum = SquaresOf<F16>(grad.data, place.begin, place.n);
-      break;
-    default:
-      sum = SquaresOf<double>(grad.data, place.begin, place.n);
-  }
-  sum = BlockReduce(sum, SumOp(), 0.0);
-  if (threadIdx.x == 0) sums[blockIdx.x] = sum;
-}
-
-void SquareSumsCuda(const SquareSumArgs& args) {
-  ForEachBatch(args.grads, args.chunk, [&](const auto& batch, int64_t before) {
-    Launch("gradient norm", {batch.chunks(), kBlock}, SquareSumsKernel, batch, args.sums + before);
+__device__ __forceinline__ void AddToWords(int64_t* words, double x) {
+  AddExactly(x, [&](int word, int64_t digit) {
+    atomicAdd(reinterpret_cast<unsigned long long*>(words + word),
+              static_cast<unsigned long long>(digit));
   });
 }
 
-// One block: a thread adds up a run of neighbours, then the runs are added as a tree.
-__global__ void CombineKernel(int64_t n, const double* sums, double* total) {
-  const int64_t run = (n + blockDim.x - 1) / blockDim.x;
-  const int64_t begin = min(run * threadIdx.x, n);
-  const int64_t end = min(begin + run, n);
-  double sum = 0;
-  for (int64_t i = begin; i < end; ++i) sum += sums[i];
-  sum = BlockReduce(sum, SumOp(), 0.0);
-  if (threadIdx.x == 0) *total = sum;
+// Each term takes the leading bits of all squares, as many as can be summed exactly, and leaves the
+// rest to the next (optim/grad_norm_isa.cc). Numbers that are not finite, or too large for sums of
+// them, go one by one.
+__device__ void AddSquares(double (&squares)[kSquares], int64_t* words) {
+  constexpr double kLargest = 0x1p900;
+  constexpr int kBits = 41;  // of 53, those that kExactBlock of them need less
+  double most = 0;
+  bool finite = true;
+#pragma unroll
+  for (int k = 0; k < kSquares; ++k) {
+    finite = finite && squares[k] <= kLargest;
+    most = fmax(most, squares[k]);
+  }
+  if (__syncthreads_or(!finite)) {
+    for (int k = 0; k < kSquares; ++k) AddToWords(words, squares[k]);
+    return;
+  }
+  while (true) {
+    most = BlockReduce(most, MaxOp(), 0.0);
+    if (most == 0) return;
+    int exponent;
+    frexp(most, &exponent);
+    const int last = exponent - kBits;
+    const bool all = last <= -1074;  // they have no more bits
+    const double grid = all ? 0 : ldexp(1.5, last + 52);
+    double sum = 0;
+    most = 0;
+#pragma unroll
+    for (int k = 0; k < kSquares; ++k) {
+      const double leading = all ? squares[k] : __dsub_rn(__dadd_rn(squares[k], grid), grid);
+      sum += leading;
+      squares[k] -= leading;
+      most = fmax(most, fabs(squares[k]));
+    }
+    sum = BlockReduce(sum, SumOp(), 0.0);
+    if (threadIdx.x == 0) AddToWords(words, sum);
+  }
 }
 
-void CombineSumsCuda(const CombineSumsArgs& args) {
-  Launch("gradient norm sum", {1, 1024}, CombineKernel, args.n, args.sums, args.total);
+template <typename T>
+__device__ void AddSquaresOf(const void* data, int64_t begin, int64_t n, int64_t* words) {
+  const T* x = static_cast<const T*>(data) + begin;
+  for (int64_t first = 0; first < n; first += kExactBlock) {
+    double squares[kSquares];
+#pragma unroll
+    for (int k = 0; k < kSquares; ++k) {
+      const int64_t i = first + k * kBlock + threadIdx.x;
+      const double value = i < n ? static_cast<double>(ToWide(x[i])) : 0.0;
+      squares[k] = value * value;
+    }
+    AddSquares(squares, words);
+  }
+}
+
+__global__ void __launch_bounds__(kBlock)
+    SquareSumsKernel(const __grid_constant__ TensorBatch<GradArray> batch, int64_t* words) {
+  const ChunkPlace place = PlaceOf(batch, blockIdx.x);
+  const GradArray& grad = batch.items[place.tensor];
+  switch (grad.dtype) {
+    case DType::kFloat32:
+      return AddSquaresOf<float>(grad.data, place.begin, place.n, words);
+    case DType::kBFloat16:
+      return AddSquaresOf<BF16>(grad.data, place.begin, place.n, words);
+    case DType::kFloat16:
+      return AddSquaresOf<F16>(grad.data, place.begin, place.n, words);
+    default:
+      return AddSquaresOf<double>(grad.data, place.begin, place.n, words);
+  }
+}
+
+__global__ void ClearKernel(int64_t* words) { words[threadIdx.x] = 0; }
+
+void SquareSumsCuda(const SquareSumArgs& args) {
+  Launch("gradient norm", {1, kSumWords}, ClearKernel, args.words);
+  ForEachBatch(args.grads, kNormChunk, [&](const auto& batch, int64_t) {
+    Launch("gradient norm", {batch.chunks(), kBlock}, SquareSumsKernel, batch, args.words);
+  });
+}
+
+__global__ void RoundSumKernel(RoundSumArgs args) { *args.sum = RoundedSum(args.words); }
+
+void RoundSumCuda(const RoundSumArgs& args) {
+  Launch("gradient norm sum", {1, 1}, RoundSumKernel, args);
 }
 
 __global__ void ClipFactorKernel(ClipFactorArgs args) {
@@ -181,7 +216,7 @@ void UpdateScaleCuda(const UpdateScaleArgs& args) {
 }
 
 TESSERA_REGISTER_KERNEL(square_sums, DeviceType::kCuda, SquareSumsCuda);
-TESSERA_REGISTER_KERNEL(combine_sums, DeviceType::kCuda, CombineSumsCuda);
+TESSERA_REGISTER_KERNEL(round_sum, DeviceType::kCuda, RoundSumCuda);
 TESSERA_REGISTER_KERNEL(clip_factor, DeviceType::kCuda, ClipFactorCuda);
 TESSERA_REGISTER_KERNEL(scale_grads, DeviceType::kCuda, ScaleGradsCuda);
 TESSERA_REGISTER_KERNEL(update_scale, DeviceType::kCuda, UpdateScaleCuda);

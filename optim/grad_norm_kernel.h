@@ -18,18 +18,16 @@ struct GradArray {
   void* data;
 };
 
-// Of the sums of squares.
+// The sum of all squares, each in float64.
 struct SquareSumArgs {
   const std::vector<GradArray>& grads;
-  int64_t chunk;  // elements that one partial sum covers
-  double* sums;   // one per chunk, arrays in order, "="
+  int64_t* words;  // [kSumWords] of optim/exact_sum.h, "="
 };
 
-// *total = sums[0] + sums[1] + ... in order.
-struct CombineSumsArgs {
-  int64_t n;
-  const double* sums;
-  double* total;
+// *sum = RoundedSum(words).
+struct RoundSumArgs {
+  const int64_t* words;
+  double* sum;
 };
 
 // norm = sqrt(squared_norm) / loss_scale, factor = min(1, max_norm / (norm + 1e-6)), and
@@ -51,7 +49,7 @@ struct ScaleGradsArgs {
 };
 
 inline KernelTable<SquareSumArgs> square_sums{"gradient norm"};
-inline KernelTable<CombineSumsArgs> combine_sums{"gradient norm sum"};
+inline KernelTable<RoundSumArgs> round_sum{"gradient norm sum"};
 inline KernelTable<ClipFactorArgs> clip_factor{"clip factor"};
 inline KernelTable<ScaleGradsArgs> scale_grads{"gradient scaling"};
 

@@ -61,8 +61,8 @@ class GradScaler {
   // overflow.
   Tensor ScaleLoss(const Tensor& loss) const;
 
-  // Sums a 0-d float64 over ranks, as ClipOptions::reduce.
-  using Reduce = std::function<void(const Tensor& squared_norm)>;
+  // As ClipOptions::reduce.
+  using Reduce = std::function<void(const Tensor& words)>;
   // Sets found_inf unless every gradient is finite. (Float64 gradients beyond 1e154 count as
   // infinite.)
   void CheckFinite(const std::vector<Parameter>& parameters, const Reduce& reduce = nullptr) const;

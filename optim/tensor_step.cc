@@ -43,7 +43,11 @@ void TensorStep::AssignWeights(const PendingUpdate& update, const Tensor& value)
 
 Tensor Scaled(const Tensor& x, const Tensor& factor) { return Mul(x, CastCopy(factor, x.dtype())); }
 
-Tensor SquareSum(const Tensor& x) { return CombineSquareSums(ChunkSquareSums({x}, x.device())); }
+Tensor SquareSum(const Tensor& x, const Parameter* whole) {
+  const Tensor words = SquareWords({x}, x.device());
+  if (whole != nullptr) SumOverParts(*whole, words);
+  return RoundedSum(words);
+}
 
 Tensor AtLeast(const Tensor& x, double least) {
   return Maximum(x, Full({}, least, DType::kFloat64, x.device()));

@@ -47,8 +47,9 @@ class TensorStep {
 
 // x times a 0-d factor of any floating dtype, in x's.
 Tensor Scaled(const Tensor& x, const Tensor& factor);
-// 0-d float64: the sum of squares of x's elements, in the order of optim/clip.h.
-Tensor SquareSum(const Tensor& x);
+// 0-d float64: the sum of squares of x's elements, as optim/clip.h has it, and of the elements that
+// ranks have which hold other parts of `whole` (nullptr: x is all of it).
+Tensor SquareSum(const Tensor& x, const Parameter* whole = nullptr);
 // 0-d float64: the larger of x and a number.
 Tensor AtLeast(const Tensor& x, double least);
 // t = the sum of t over the ranks that hold parts of the parameter.

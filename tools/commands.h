@@ -39,6 +39,7 @@ void AddInspectCommand(CLI::App& app, CommandState& state);
 void AddLaunchCommand(CLI::App& app, CommandState& state);
 void AddManualCommand(CLI::App& app, CommandState& state);
 void AddModelsCommand(CLI::App& app, CommandState& state);
+void AddPlanCommand(CLI::App& app, CommandState& state);
 void AddPredictCommand(CLI::App& app, CommandState& state);
 void AddReportCommand(CLI::App& app, CommandState& state);
 void AddRerankCommand(CLI::App& app, CommandState& state);

@@ -75,7 +75,7 @@ std::string CaseOfCommand(const std::string& name, const CLI::App& command) {
     if (option->get_group().empty()) continue;  // other systems' names
     if (option->get_positional()) {
       // Presets have no weights: they can be trained, and nothing else.
-      const bool trains = name == "train" || name == "explain";
+      const bool trains = name == "train" || name == "plan" || name == "explain";
       if (trains && option->get_name(true) == "model") words = Words(Presets());
       if (option->get_lnames().empty()) continue;
     }

@@ -55,6 +55,7 @@ constexpr Command kCommands[] = {
     {"predict", AddPredictCommand},
     {"embed", AddEmbedCommand},
     {"rerank", AddRerankCommand},
+    {"plan", AddPlanCommand},
     {"explain", AddExplainCommand},
     {"models", AddModelsCommand},
     {"forward", AddForwardCommand},

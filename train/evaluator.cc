@@ -9,6 +9,7 @@
 #include "autograd/autograd.h"
 #include "data/dataset/sampler.h"
 #include "dist/comm/agreement.h"
+#include "dist/pipeline/executor.h"
 #include "models/model_keys.h"
 #include "nlohmann/json.hpp"
 #include "train/ranks/agreement.h"
@@ -69,6 +70,10 @@ models::Bundle Evaluator::Forward(const data::Batch& batch, bool keeps_logits, b
   options.keep_logits = keeps_logits;
   options.label_smoothing = options_.label_smoothing;
   options.class_weights = options_.objective.class_weights;
+  // Which a dry run cannot count.
+  if (model_.build().device.is_meta()) {
+    options.loss_targets = static_cast<double>(batch.targets);
+  }
   models::Bundle there = OnDevice(batch.tensors, model_.build().device);
   if (cut) there = model_.ShareOfSequences(there, &options);
   return options_.prediction_step != nullptr ? options_.prediction_step(there, options)
@@ -78,7 +83,8 @@ models::Bundle Evaluator::Forward(const data::Batch& batch, bool keeps_logits, b
 bool Evaluator::Writes(bool predicts) const {
   const Objective& objective = options_.objective;
   const EvaluationMetrics* const metrics = objective.labelled ? objective.metrics.get() : nullptr;
-  return objective.write != nullptr &&
+  // Without numbers no text can be written.
+  return objective.write != nullptr && !model_.build().device.is_meta() &&
          (predicts || (metrics != nullptr && metrics->reads() == EvaluationMetrics::Reads::kTexts));
 }
 
@@ -113,11 +119,11 @@ StatusOr<Evaluator::Share> Evaluator::ShareOf(const data::Batch& batch, bool pre
   Share share = {.sums = std::vector<double>(num_sums(), 0.0), .rows = {}};
   if (predicts) share.rows = objective.predict(batch, result);
   if (!objective.labelled) return share;
-  share.sums[0] = result.outputs.at(keys::kLoss).Item();
+  share.sums[0] = dist::NumberOf(result.outputs.at(keys::kLoss));
   // Ranks that share out a batch count it once.
   const bool adds = !CutsRows(predicts) || mesh_.cp()->rank() == 0;
   if (adds) share.sums[1] = objective.TargetsOf(batch);
-  if (objective.metrics == nullptr) return share;
+  if (objective.metrics == nullptr || model_.build().device.is_meta()) return share;
   TESSERA_ASSIGN_OR_RETURN(const std::vector<double> counts,
                            objective.metrics->Count(batch, result));
   if (!adds) return share;

@@ -32,13 +32,15 @@ constexpr int64_t kMostSkipped = 20;
 std::string NumberText(double value) { return std::isnan(value) ? "nan" : Concat(value); }
 
 // A part at a time, as a wide copy of a whole tensor may not fit beside it.
+// A dry run takes all of them for finite.
 bool IsFinite(const Tensor& t) {
   constexpr int64_t kPart = int64_t{1} << 20;
   const Tensor whole = t.ContiguousCopy();
   for (int64_t begin = 0; begin < whole.numel(); begin += kPart) {
     const int64_t size = std::min(kPart, whole.numel() - begin);
     const Tensor part = whole.AsStrided({size}, {1}, whole.offset() + begin);
-    if (!std::isfinite(Sum(Cast(part, DType::kFloat64)).Item())) return false;
+    const Tensor sum = Sum(Cast(part, DType::kFloat64));
+    if (!sum.device().is_meta() && !std::isfinite(sum.Item())) return false;
   }
   return true;
 }
@@ -66,7 +68,7 @@ class Trainer::Loader {
       : loader_([trainer](int64_t number) { return trainer->TrainBatch(number); },
                 {.begin = first,
                  .end = trainer->state_.total_steps * trainer->config_.accumulation_steps(),
-                 .depth = 4}) {}
+                 .depth = kBatchesAhead}) {}
   StatusOr<data::Batch> Next() {
     TESSERA_ASSIGN_OR_RETURN(std::optional<data::Batch> batch, loader_.Next());
     if (!batch) return Internal("the training data ended");
@@ -75,17 +77,6 @@ class Trainer::Loader {
 
  private:
   data::PrefetchingLoader loader_;
-};
-
-// One step's micro-batches, and what all ranks told of theirs.
-struct Trainer::StepBatches {
-  Status status;
-  std::vector<data::Batch> batches;
-  // What the loss of each is divided by before: its targets, where losses are means of
-  // micro-batches, which `all` then counts as targets. Otherwise empty.
-  std::vector<double> divisors;
-  std::vector<double> targets;  // of each
-  StepReport all;
 };
 
 Trainer::Trainer(const RunConfig& config, models::Model& model, const TaskData& data,
@@ -161,7 +152,7 @@ StatusOr<TrainResult> Trainer::Train(const TrainOptions& options) {
     while (state_.step < state_.total_steps) {
       profiler.StepBegins(state_.step - begun_at_);
       const Clock::time_point start = Clock::now();
-      const StepBatches step = FetchStep(loader);
+      const StepBatches step = FetchStep([&] { return loader.Next(); });
       if (step.all.failed) return Agree(mesh_, step.status);
       if (checkpoints_.pending() && step.all.written) {
         TESSERA_RETURN_IF_ERROR(AfterSave(checkpoints_.Finish()));
@@ -218,12 +209,12 @@ int64_t Trainer::Interruption() const {
 
 // All micro-batches first: the loss is divided by the number of targets of the whole step, or of
 // its micro-batches.
-Trainer::StepBatches Trainer::FetchStep(Loader& loader) {
+Trainer::StepBatches Trainer::FetchStep(const NextBatch& next) {
   const PhaseClock::Scope clock(&engine_->phases(), Phase::kData);
   StepBatches step;
   StepReport mine = {.stop = ReasonToStop(), .written = checkpoints_.written()};
   for (int64_t m = 0; m < config_.accumulation_steps() && step.status.ok(); ++m) {
-    StatusOr<data::Batch> batch = loader.Next();
+    StatusOr<data::Batch> batch = next();
     step.status = batch.status();
     if (!batch.ok()) break;
     const double targets = data_.objective.TargetsOf(*batch);

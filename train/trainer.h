@@ -80,6 +80,10 @@ struct TrainResult {
   std::string best_model;
 };
 
+// The parts of a run, each with what it needs at most; kData: the batches of the next step are
+// made.
+enum class RunPhase { kStart, kData, kFirstStep, kStep, kEvaluation, kSave };
+
 class Trainer {
  public:
   // `data.train` and `data.validation` may be null where nothing is trained or evaluated. The model
@@ -92,6 +96,14 @@ class Trainer {
   void AddCallback(TrainerCallback* callback) { callbacks_.push_back(callback); }
 
   StatusOr<TrainResult> Train(const TrainOptions& options = {});
+
+  // What a run asks of memory and of other ranks, of a model on meta (train/plan/plan.h): the
+  // engine, two steps with the data's largest batches, an evaluation, and saving. There are no
+  // numbers, and nothing is written. `ended` is told of each phase as it ends.
+  Status Rehearse(const std::function<void(RunPhase phase)>& ended);
+  // What a checkpoint would hold. After Rehearse.
+  std::vector<dist::CheckpointTensor> CheckpointTensors() { return engine_->Tensors(); }
+  double steps_per_epoch() const { return sampler_.StepsPerEpoch(mesh_.data_ranks()); }
 
   // The loss and the task's metrics over batches, or over a dataset (all of it, or `max_batches`
   // batches); see train/evaluator.h.
@@ -117,10 +129,23 @@ class Trainer {
   models::Model& model() { return model_; }
 
  private:
+  // Micro-batches that the loader has ready.
+  static constexpr int64_t kBatchesAhead = 4;
   class Loader;
-  struct StepBatches;
+  // One step's micro-batches, and what all ranks told of theirs.
+  struct StepBatches {
+    Status status;
+    std::vector<data::Batch> batches;
+    // What the loss of each is divided by before: its targets, where losses are means of
+    // micro-batches, which `all` then counts as targets. Otherwise empty.
+    std::vector<double> divisors;
+    std::vector<double> targets;  // of each
+    StepReport all;
+  };
   Status Begin(const TrainOptions& options);
   Status Prepare();
+  Status PrepareSteps();
+  Status MakeEngine();
   Status PlanSteps(const data::DataPosition& begin, int64_t length_group);
   Status MakeRoom() const;
   Status OpenReport(const ResumeState& resumed);
@@ -128,7 +153,15 @@ class Trainer {
   Status LoadFrom(const dist::Checkpoint& checkpoint);
   ResumeState StateNow() const;
   StatusOr<data::Batch> TrainBatch(int64_t number) const;
-  StepBatches FetchStep(Loader& loader);
+  using NextBatch = std::function<StatusOr<data::Batch>()>;
+  StepBatches FetchStep(const NextBatch& next);
+  StatusOr<int64_t> LargestStep() const;
+  StatusOr<data::Batch> LargestBatch(const data::BatchPlace& place) const;
+  std::vector<models::Bundle> BatchesAhead(const data::Batch& batch) const;
+  Status RehearseStep(int64_t like, const std::function<void(RunPhase phase)>& ended,
+                      const std::function<Status()>& then);
+  Status RehearseEvaluation();
+  Status RehearseSave();
   StepResult RunStep(const StepBatches& step);
   void ReadPosition();
   std::vector<double> CountsOfStep(const StepResult& done) const;

@@ -45,17 +45,7 @@ bool IsIn(const std::string& out, const std::string& checkpoint) {
 Status Trainer::Begin(const TrainOptions& options) {
   log_ = OpenRunLog(config_, mesh_, options.output, options.host);
   TESSERA_RETURN_IF_ERROR(Agree(mesh_, Prepare()));
-  TESSERA_ASSIGN_OR_RETURN(const EngineOptions engine, EngineOptionsOf(config_, mesh_));
-  engine_ = std::make_unique<Engine>(model_, mesh_, engine, parts_.step);
-  engine_->Start();
-  loop_.emplace(engine_.get(), StepLoopOptions{.micro_batches = config_.accumulation_steps(),
-                                               .rank = mesh_.data_rank(),
-                                               .ranks = mesh_.data_ranks(),
-                                               .seed = static_cast<uint64_t>(config_.seed),
-                                               .label_smoothing = config_.label_smoothing,
-                                               .neftune_noise_alpha = config_.neftune_noise_alpha,
-                                               .class_weights = data_.objective.class_weights});
-  loop_->Restore(state_.step, 0);
+  TESSERA_RETURN_IF_ERROR(MakeEngine());
   if (mesh_.world()->rank() == 0) data_digest_ = DataDigest(config_.Sources());
   ResumeState resumed;
   if (options.resume || !options.resume_from.empty()) {
@@ -70,6 +60,21 @@ Status Trainer::Begin(const TrainOptions& options) {
   control_ = {};
   ranks_ask_ = GreatestOf(callbacks_.empty() ? 0 : 1, mesh_) != 0;
   Tell(&TrainerCallback::OnTrainBegin);
+  return OkStatus();
+}
+
+Status Trainer::MakeEngine() {
+  TESSERA_ASSIGN_OR_RETURN(const EngineOptions engine, EngineOptionsOf(config_, mesh_));
+  engine_ = std::make_unique<Engine>(model_, mesh_, engine, parts_.step);
+  engine_->Start();
+  loop_.emplace(engine_.get(), StepLoopOptions{.micro_batches = config_.accumulation_steps(),
+                                               .rank = mesh_.data_rank(),
+                                               .ranks = mesh_.data_ranks(),
+                                               .seed = static_cast<uint64_t>(config_.seed),
+                                               .label_smoothing = config_.label_smoothing,
+                                               .neftune_noise_alpha = config_.neftune_noise_alpha,
+                                               .class_weights = data_.objective.class_weights});
+  loop_->Restore(state_.step, 0);
   return OkStatus();
 }
 
@@ -148,6 +153,11 @@ Status Trainer::Prepare() {
     TESSERA_RETURN_IF_ERROR(RunLock::Take(config_.out, &lock_));
     TESSERA_RETURN_IF_ERROR(RemoveTemporaries(config_.out));
   }
+  TESSERA_RETURN_IF_ERROR(PrepareSteps());
+  return MakeCallbacks();
+}
+
+Status Trainer::PrepareSteps() {
   if (mesh_.cp()->size() > 1 && ReadsWholeRows(parts_.step)) {
     return InvalidArgument("cp ", mesh_.cp()->size(), ": the loss of task '", config_.task,
                            "' reads whole rows, which are shared out over ranks");
@@ -157,8 +167,7 @@ Status Trainer::Prepare() {
                            ": the keys of a prefix adapter are not shared out over ranks");
   }
   TESSERA_RETURN_IF_ERROR(CheckEpochs());
-  TESSERA_RETURN_IF_ERROR(PlanSteps({}, /*length_group=*/0));
-  return MakeCallbacks();
+  return PlanSteps({}, /*length_group=*/0);
 }
 
 Status Trainer::OpenReport(const ResumeState& resumed) {

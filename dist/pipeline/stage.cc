@@ -233,13 +233,6 @@ bool Stage::Owns(const std::string& name) const {
   return found != places_.end() && found->second.owner == rank();
 }
 
-int64_t Stage::IndexOf(const std::string& name) const {
-  const auto found = places_.find(name);
-  return found == places_.end() ? -1 : found->second.index;
-}
-
-int64_t Stage::num_parameters() const { return std::ssize(places_); }
-
 std::vector<std::string> Stage::SharedWeights() const {
   std::vector<std::string> names;
   for (const Tie& tie : ties_) names.push_back(tie.weight->name);

@@ -78,10 +78,6 @@ class Stage {
   // Of several ranks that hold a parameter, the first one counts it in norms and writes it to
   // checkpoints. By the parameter's (not a tied use's) name.
   bool Owns(const std::string& name) const;
-  // Its place among all parameters of the whole model (tied ones left out), on every rank the same:
-  // the order in which one process sums norms. Negative for an unknown name.
-  int64_t IndexOf(const std::string& name) const;
-  int64_t num_parameters() const;
 
   // Gradients of weights that several ranks hold: afterwards the parameter's leaf has the whole sum
   // on each of them and its tied leaves have none. Collective over the pp group; once per step,
@@ -109,7 +105,7 @@ class Stage {
     std::vector<Use> uses;  // in the order of one process
   };
   struct Place {
-    int64_t index = 0;
+    int64_t index = 0;  // among those of the whole model, on every rank the same
     int owner = 0;
   };
 

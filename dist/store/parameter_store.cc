@@ -168,7 +168,6 @@ void ParameterStore::FindSlots() {
     }
     contents_.slots.push_back(std::move(slot));
   }
-  contents_.num_parameters = order;
   DropOthers(all, contents_.parameters);
   TESSERA_CHECK(trained.empty(), "store", "'", trained.begin()->second.parameter->name,
                 "' is no parameter of the models");
@@ -182,20 +181,12 @@ void ParameterStore::MakeNorm() {
     if (!slot.trains) continue;
     const bool owned = stage == nullptr || stage->Owns(slot.name);
     const bool part = contents_.ranks.tensor->rank() == 0 || !slot.placement.is_whole();
-    measured.push_back(
-        {.index = stage == nullptr ? static_cast<int64_t>(slot.order) : stage->IndexOf(slot.name),
-         .numel = slot.numel(),
-         .grad_dtype = GradDType(slot.leaf),
-         .owned = owned,
-         .counted = owned && part,
-         .ranks = slot.ranks,
-         .pieces = policy_->GradientPieces(measured.size())});
+    measured.push_back({.counted = owned && part,
+                        .ranks = slot.ranks,
+                        .cut = policy_->cuts_gradients() && slot.ranks->size() > 1});
   }
-  const bool exact = options_.deterministic || contents_.ranks.data->size() == 1;
-  const int64_t all =
-      stage == nullptr ? static_cast<int64_t>(contents_.num_parameters) : stage->num_parameters();
-  norm_ = std::make_unique<GradientNorm>(std::move(measured), all, contents_.ranks, stage,
-                                         contents_.device(), exact);
+  norm_ = std::make_unique<GradientNorm>(std::move(measured), contents_.ranks, stage,
+                                         contents_.device());
 }
 
 void ParameterStore::Start() {

@@ -28,7 +28,7 @@ class ReplicatedParameters final : public StorePolicy {
   void AbandonStep() override;
   void AppendTensors(std::vector<CheckpointTensor>* entries) override;
   void Loaded(bool with_states) override;
-  std::vector<ElementRange> GradientPieces(size_t) const override { return {}; }
+  bool cuts_gradients() const override { return false; }
   std::vector<Tensor> Gradients() override;
   std::vector<std::vector<std::string>> BucketNames() const override;
 

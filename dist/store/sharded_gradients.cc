@@ -187,15 +187,6 @@ void ShardedParameters::DropShare(size_t l) {
 
 // --- Reading them --------------------------------------------------------------------------------
 
-std::vector<ElementRange> ShardedParameters::GradientPieces(size_t i) const {
-  const FlatBucket& bucket = buckets_[places_[i].bucket];
-  std::vector<ElementRange> pieces;
-  for (int r = 0; r < bucket.ranks->size(); ++r) {
-    pieces.push_back(bucket.PieceOf(bucket.slots[places_[i].slot], r));
-  }
-  return pieces;
-}
-
 // This rank's piece of a gradient; undefined where there is none.
 Tensor ShardedParameters::GradientOf(const Place& place) const {
   const FlatBucket& bucket = buckets_[place.bucket];

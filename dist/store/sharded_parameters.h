@@ -39,7 +39,7 @@ class ShardedParameters final : public StorePolicy {
   void AbandonStep() override;
   void AppendTensors(std::vector<CheckpointTensor>* entries) override;
   void Loaded(bool with_states) override;
-  std::vector<ElementRange> GradientPieces(size_t i) const override;
+  bool cuts_gradients() const override { return true; }
   std::vector<Tensor> Gradients() override;
   std::vector<std::vector<std::string>> BucketNames() const override;
 

@@ -28,7 +28,6 @@ struct StoreContents {
   std::vector<optim::ParameterGroup> groups = {};
   NeedsWhole needs_whole = nullptr;
   std::vector<FlatSlot> slots = {};               // of all parameters, in the models' order
-  size_t num_parameters = 0;                      // those of other ranks' experts too
   std::vector<optim::Parameter> parameters = {};  // of those that train, likewise
 
   std::vector<nn::Parameter*> AllParameters() const;
@@ -52,9 +51,8 @@ class StorePolicy {
   virtual void AppendTensors(std::vector<CheckpointTensor>* entries) = 0;
   virtual void Loaded(bool with_states) = 0;
 
-  // Which elements of StoreContents::parameters[i] each data-parallel rank has the gradient of;
-  // empty: all ranks have all.
-  virtual std::vector<ElementRange> GradientPieces(size_t i) const = 0;
+  // Whether each data-parallel rank has the gradients of elements of its own; else all have all.
+  virtual bool cuts_gradients() const = 0;
   // This rank's pieces of all of them, undefined where there is none. After FinishGradients.
   virtual std::vector<Tensor> Gradients() = 0;
   // The parameters of each bucket of gradients.

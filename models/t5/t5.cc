@@ -346,10 +346,7 @@ Bundle T5::FinishEncoder(Bundle in, const RunOptions& options) const {
   const nn::ForwardContext context = SourceContextOf(options, in.at(keys::kInputIds));
   const Tensor encoded = encoder_->final_dropout->Forward(
       encoder_->final_layer_norm->Forward(in.at(keys::kHidden)), context);
-  const Group& group = build().tensor_parallel;
-  in.set(keys::kMemory, build().sequence_parallel
-                            ? AllGatherToGroup(encoded, 1, context.sequence_length, group)
-                            : CopyToGroup(encoded, group));
+  in.set(keys::kMemory, nn::GatherForColumns(encoded, context, build()));
   in.erase(keys::kHidden);
   in.erase(keys::kEncoderBias);
   return in;

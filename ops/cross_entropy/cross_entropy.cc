@@ -30,6 +30,14 @@ Plan Check(const Tensor& logits, const Tensor& targets, const CrossEntropyOption
   plan.vocab = options.local_vocab >= 0 ? options.local_vocab : plan.columns;
   plan.sharded = options.group != nullptr && options.group->size() > 1;
   plan.global_vocab = options.global_vocab >= 0 ? options.global_vocab : plan.vocab;
+  int64_t of_leaves = 0;
+  if (options.tree != nullptr) {
+    for (const std::vector<Share>& leaf : options.tree->leaves) {
+      if (!leaf.empty()) of_leaves += leaf[0].count;
+    }
+  }
+  TESSERA_CHECK(options.tree == nullptr || of_leaves == plan.vocab, "cross_entropy", of_leaves,
+                " columns in the tree of ", plan.vocab);
   TESSERA_CHECK(plan.vocab <= plan.columns, "cross_entropy", plan.vocab, " columns in use of ",
                 logits);
   TESSERA_CHECK(!options.class_weights.defined() ||
@@ -111,39 +119,72 @@ struct Statistics {
   Tensor logit_sum;  // undefined without smoothing
 };
 
-Statistics Measure(const Tensor& logits, const Tensor& targets, const Plan& plan,
-                   const CrossEntropyOptions& options, DType wide) {
+// Of some columns: [rows] each, of which all but the maximum are sums, rows of one tensor.
+struct Measured {
+  Tensor max;
+  Tensor sums;  // of exp(x - max), the target's logit, and, where it smooths, the logits
+};
+
+Measured MeasureColumns(const Tensor& logits, const Tensor& targets, const Plan& plan,
+                        const CrossEntropyOptions& options, const Share& columns, DType wide) {
   const Device device = logits.device();
   const bool smooths = options.label_smoothing != 0;
-  // Rows of one tensor, so that one collective sums them.
-  const Tensor sums = Empty({smooths ? 3 : 2, plan.rows}, wide, device);
-  Tensor max = Empty({plan.rows}, wide, device);
-  const Tensor sum_exp = Select(sums, 0, 0);
-  const Tensor target_logit = Select(sums, 0, 1);
-  const Tensor logit_sum = smooths ? Select(sums, 0, 2) : Tensor();
-  if (plan.rows > 0) {
-    cross_entropy_stats.Launch(device, {.dtype = logits.dtype(),
-                                        .rows = plan.rows,
-                                        .vocab = plan.vocab,
-                                        .stride = logits.stride(0),
-                                        .vocab_begin = options.vocab_begin,
-                                        .logits = logits.raw_data(),
-                                        .targets = static_cast<const int64_t*>(targets.raw_data()),
-                                        .class_weights = WeightsOfAll(options),
-                                        .max = max.raw_data(),
-                                        .sum_exp = sum_exp.raw_data(),
-                                        .logit_sum = smooths ? logit_sum.raw_data() : nullptr,
-                                        .target_logit = target_logit.raw_data()});
+  const Measured measured = {Empty({plan.rows}, wide, device),
+                             Empty({smooths ? 3 : 2, plan.rows}, wide, device)};
+  if (plan.rows == 0) return measured;
+  const Tensor own = Slice(logits, 1, columns.begin, columns.count);
+  const float* weights = WeightsOfAll(options);
+  if (weights != nullptr) weights += columns.begin;
+  cross_entropy_stats.Launch(
+      device, {.dtype = logits.dtype(),
+               .rows = plan.rows,
+               .vocab = columns.count,
+               .stride = logits.stride(0),
+               .vocab_begin = options.vocab_begin + columns.begin,
+               .logits = own.raw_data(),
+               .targets = static_cast<const int64_t*>(targets.raw_data()),
+               .class_weights = weights,
+               .max = measured.max.raw_data(),
+               .sum_exp = Select(measured.sums, 0, 0).raw_data(),
+               .logit_sum = smooths ? Select(measured.sums, 0, 2).raw_data() : nullptr,
+               .target_logit = Select(measured.sums, 0, 1).raw_data()});
+  return measured;
+}
+
+Statistics Measure(const Tensor& logits, const Tensor& targets, const Plan& plan,
+                   const CrossEntropyOptions& options, DType wide) {
+  const bool smooths = options.label_smoothing != 0;
+  std::vector<Measured> parts;
+  if (options.tree == nullptr) {
+    parts.push_back(MeasureColumns(logits, targets, plan, options, {0, plan.vocab}, wide));
+  } else {
+    for (const std::vector<Share>& leaf : options.tree->leaves) {
+      const Share columns = leaf.empty() ? Share{0, 0} : leaf[0];
+      parts.push_back(MeasureColumns(logits, targets, plan, options, columns, wide));
+    }
   }
-  if (plan.sharded) {
-    const Tensor local_max = max.Detach();
-    max = EmptyLike(local_max);
-    CopyInto(max, local_max);
-    options.group->AllReduce(max, ReduceOp::kMax)->Wait();
-    CopyInto(sum_exp, Mul(sum_exp, Exp(Sub(local_max, max))));
+  const bool joins = plan.sharded || parts.size() > 1;
+  Tensor max = parts[0].max;
+  if (joins) {
+    max = EmptyLike(max);
+    CopyInto(max, parts[0].max);
+    for (size_t i = 1; i < parts.size(); ++i) max = Maximum(max, parts[i].max);
+    if (plan.sharded) options.group->AllReduce(max, ReduceOp::kMax)->Wait();
+    for (const Measured& part : parts) {
+      const Tensor sum_exp = Select(part.sums, 0, 0);
+      CopyInto(sum_exp, Mul(sum_exp, Exp(Sub(part.max, max))));
+    }
+  }
+  std::vector<Tensor> terms;
+  for (const Measured& part : parts) terms.push_back(part.sums);
+  const Tensor sums = SumOfLeaves(terms);
+  if (options.tree != nullptr) {
+    SumInTree(sums, options.tree->group);
+  } else if (plan.sharded) {
     options.group->AllReduce(sums, ReduceOp::kSum)->Wait();
   }
-  return {Add(Log(sum_exp), max), target_logit, logit_sum};
+  return {Add(Log(Select(sums, 0, 0)), max), Select(sums, 0, 1),
+          smooths ? Select(sums, 0, 2) : Tensor()};
 }
 
 }  // namespace

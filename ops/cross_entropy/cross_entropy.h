@@ -24,6 +24,7 @@
 
 #include "core/communicator.h"
 #include "core/tensor.h"
+#include "ops/collective/sum_tree.h"
 
 namespace tessera {
 
@@ -42,6 +43,8 @@ struct CrossEntropyOptions {
   int64_t vocab_begin = 0;
   int64_t local_vocab = -1;   // columns in use; -1: all
   int64_t global_vocab = -1;  // V; -1: local_vocab
+  // In which order sums over the vocabulary are taken, of the columns in use; nullptr: as it comes.
+  std::shared_ptr<const SumTree> tree = nullptr;
 };
 
 Tensor CrossEntropy(const Tensor& logits, const Tensor& targets,

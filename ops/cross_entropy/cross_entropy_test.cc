@@ -199,6 +199,51 @@ TEST(CrossEntropyTest, ShardedVocabularyWithPadding) {
   }
 }
 
+// Sums over the vocabulary in a tree: the same bits whoever has which classes.
+TEST(CrossEntropyTest, TreesOverTheVocabularyDoNotDependOnRanks) {
+  for (const int64_t classes : {101, 5}) {
+    const Tensor logits = CastCopy(RandomTensor({7, classes}, 4, 3.0), DType::kFloat32);
+    const Tensor targets = RandomIndices({7}, classes, 6);
+    targets.data<int64_t>()[2] = -100;
+    for (const double smoothing : {0.0, 0.1}) {
+      const CrossEntropyOptions plain = {.reduction = LossReduction::kNone,
+                                         .label_smoothing = smoothing};
+      const auto step = [&](const Tensor& own, const CrossEntropyOptions& options) {
+        const Tensor leaf = RequireGrad(CastCopy(own, DType::kFloat32));
+        const Tensor losses = CrossEntropy(leaf, targets, options);
+        Backward({losses}, {Full({7}, 0.5)});
+        return std::pair(losses.Detach(), Grad(leaf));
+      };
+      CrossEntropyOptions tree = plain;
+      tree.tree = MakeSumTree({{.units = classes}}, nullptr);
+      const auto [losses, gradient] = step(logits, tree);
+      const auto [about, about_gradient] = step(logits, plain);
+      ExpectClose(losses, about, 1e-6, "losses");
+      ExpectClose(gradient, about_gradient, 1e-6, "gradient");
+      for (const int ranks : {2, 4, 8}) {
+        RunRanks(ranks, [&, losses = losses,
+                         gradient = gradient](std::shared_ptr<Communicator> world) {
+          const Share share = EvenShare(classes, ranks, world->rank());
+          CrossEntropyOptions options = plain;
+          options.group = world;
+          options.vocab_begin = share.begin;
+          options.local_vocab = share.count;
+          options.global_vocab = classes;
+          options.tree = MakeSumTree({{.units = share.count}}, world);
+          const auto part = [&](const Tensor& t) { return Slice(t, 1, share.begin, share.count); };
+          const auto [own, own_gradient] = step(part(logits), options);
+          EXPECT_EQ(own.ToVector<float>(), losses.ToVector<float>()) << ranks;
+          EXPECT_EQ(own_gradient.ToVector<float>(),
+                    part(gradient).ContiguousCopy().ToVector<float>())
+              << ranks;
+        });
+      }
+      tree.tree = MakeSumTree({{.units = classes + 1}}, nullptr);
+      EXPECT_THROW(CrossEntropy(logits, targets, tree), Error);
+    }
+  }
+}
+
 // A class that is ruled out is as if it were not there.
 TEST(CrossEntropyTest, ClassesOfMinusInfinityCountNothing) {
   constexpr float kNever = -std::numeric_limits<float>::infinity();

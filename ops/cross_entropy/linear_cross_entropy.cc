@@ -39,7 +39,8 @@ Chunked Compute(const Tensor& h, const Tensor& weight, const Tensor& targets,
     const int64_t rows = std::min(chunk_rows, h.size(0) - begin);
     Tensor part = Slice(h, 0, begin, rows).Detach();
     if (wants_dh) part = RequireGrad(part, part.dtype());
-    const Tensor logits = Linear(part, leaf, Tensor(), LinearLayout::kOutIn);
+    const Tensor logits =
+        Linear(part, leaf, Tensor(), LinearLayout::kOutIn, {.outputs = options.tree});
     const Tensor loss = CrossEntropy(logits, Slice(targets, 0, begin, rows), options);
     if (wants_grad) Backward(loss);
     if (wants_dh) CopyInto(Slice(result.dh, 0, begin, rows), Grad(part));

@@ -4,6 +4,7 @@
 #include <xmmintrin.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstdint>
 #include <cstring>
 #include <type_traits>
@@ -32,6 +33,10 @@ constexpr int64_t kSkinnyColumns = 2048;
 constexpr int64_t kSkinnyDepth = 32 * kGemmDepthBlock;
 // Elements of C that are kept in float32 until all of k is summed, if C is of half precision.
 constexpr int64_t kWideElements = int64_t{1} << 20;
+// Of sums in a tree: packed elements of B at a time, and the longest run whose leaf is summed while
+// a tile of C is in registers.
+constexpr int64_t kTreeElements = int64_t{1} << 21;
+constexpr int64_t kTreeDepth = 4 * kGemmDepthBlock;
 // Multiply-adds below which another thread costs more than it brings.
 constexpr int64_t kSerialProducts = 128 * 1024;
 
@@ -101,30 +106,47 @@ int64_t PackedDepth(bool pairs, const GemmKernels<E>& kernels, int64_t depth) {
   return RoundUp(CeilDiv(depth, 2), kernels.pairs_at_once) * kernels.pair_elements;
 }
 
-// While it lives, this thread may use tiles, and its operations take numbers below the normal ones
-// as zeros where `pairs`, as instructions for pairs do.
+// While it lives, and `pairs`, this thread's operations take numbers below the normal ones as
+// zeros, as instructions for pairs do.
+class PairScope {
+ public:
+  explicit PairScope(bool pairs) : pairs_(pairs) {
+    if (pairs) Enter();
+  }
+  ~PairScope() {
+    if (pairs_) Leave();
+  }
+  PairScope(const PairScope&) = delete;
+  PairScope& operator=(const PairScope&) = delete;
+
+ private:
+  __attribute__((noinline)) void Enter() {
+    constexpr unsigned kFlush = 0x8040;  // results, operands
+    before_ = _mm_getcsr();
+    _mm_setcsr(before_ | kFlush);
+  }
+  __attribute__((noinline)) void Leave() const { _mm_setcsr(before_); }
+
+  const bool pairs_;
+  unsigned before_ = 0;
+};
+
+// While it lives, this thread may also use tiles.
 class TileScope {
  public:
   template <typename E>
-  TileScope(const GemmKernels<E>& kernels, bool pairs)
-      : TileScope(kernels.enter, kernels.leave, pairs) {}
-  __attribute__((noinline)) ~TileScope() {
+  TileScope(const GemmKernels<E>& kernels, bool pairs) : pairs_(pairs), leave_(kernels.leave) {
+    if (kernels.enter != nullptr) kernels.enter();
+  }
+  ~TileScope() {
     if (leave_ != nullptr) leave_();
-    _mm_setcsr(before_);
   }
   TileScope(const TileScope&) = delete;
   TileScope& operator=(const TileScope&) = delete;
 
  private:
-  __attribute__((noinline)) TileScope(void (*enter)(), void (*leave)(), bool pairs)
-      : leave_(leave), before_(_mm_getcsr()) {
-    constexpr unsigned kFlush = 0x8040;  // results, operands
-    if (pairs) _mm_setcsr(before_ | kFlush);
-    if (enter != nullptr) enter();
-  }
-
+  const PairScope pairs_;
   void (*leave_)();
-  unsigned before_;
 };
 
 // One product. `threads` is 1 where the caller has spread a batch over the threads already.
@@ -160,15 +182,167 @@ class Product {
       const int64_t blocks = CeilDiv(n_, kColumnBlock);
       const int64_t width = RoundUp(CeilDiv(n_, blocks), kernels_.nr);
       for (int64_t j = 0; j < n_; j += width) {
-        RunShared(0, m_, j, std::min(width, n_ - j), static_cast<E*>(c_.At(0, j)), c_.row_stride,
-                  accumulate_);
+        RunShared({0, k_}, 0, m_, j, std::min(width, n_ - j), static_cast<E*>(c_.At(0, j)),
+                  c_.row_stride, accumulate_);
       }
     } else {
       RunWide();
     }
   }
 
+  // Sums over k in a tree. `leaves` are as TreeGemm's.
+  void RunTree(const std::vector<std::vector<Share>>& leaves) const {
+    const int64_t levels = std::bit_width(leaves.size());
+    int64_t longest = 0;
+    for (const std::vector<Share>& leaf : leaves) {
+      for (const Share& run : leaf) longest = std::max(longest, run.count);
+    }
+    if (longest > kTreeDepth) {
+      RunLongLeaves(leaves, levels);
+    } else {
+      RunShortLeaves(leaves);
+    }
+  }
+
  private:
+  // A block of k, and where it begins in what is packed of all of k.
+  struct TreeBlock {
+    int64_t k;
+    int64_t depth;
+    int64_t place;
+  };
+  using TreeBlocks = std::vector<std::vector<TreeBlock>>;
+
+  // The tree over [begin, end) of `leaves` into `out`. `sum(leaf, to, accumulate)` is to[i] = or +=
+  // the sum of a leaf, and may accumulate where `adds(leaf)`; `add(from, to)` adds; `size` elements
+  // behind a buffer lies the next one. False: there are no indices.
+  template <typename Leaves, typename Adds, typename SumLeaf, typename Add>
+  static bool InTree(const Leaves& leaves, size_t begin, size_t end, int64_t size, E* out,
+                     const Adds& adds, const SumLeaf& sum, const Add& add) {
+    if (end - begin == 1) {
+      if (leaves[begin].empty()) return false;
+      sum(leaves[begin], out, false);
+      return true;
+    }
+    const size_t middle = begin + (end - begin) / 2;
+    const auto half = [&](size_t from, size_t to, E* into) {
+      return InTree(leaves, from, to, size, into, adds, sum, add);
+    };
+    if (!half(begin, middle, out)) return half(middle, end, out);
+    if (end - middle == 1 && !leaves[middle].empty() && adds(leaves[middle])) {
+      sum(leaves[middle], out, true);
+    } else if (half(middle, end, out + size)) {
+      add(out + size, out);
+    }
+    return true;
+  }
+
+  // All of k of a tile of C at a time, so that the tree's sums stay in the first-level cache: per
+  // range of columns B is packed by all threads, and each task packs its rows of A.
+  void RunShortLeaves(const std::vector<std::vector<Share>>& leaves) const {
+    const int64_t mr = kernels_.mr, nr = kernels_.nr;
+    int64_t depth = 0;
+    TreeBlocks blocks;
+    for (const std::vector<Share>& leaf : leaves) {
+      std::vector<TreeBlock>& own = blocks.emplace_back();
+      for (const Share& run : leaf) {
+        for (int64_t k = 0; k < run.count; k += kGemmDepthBlock) {
+          own.push_back({run.begin + k, std::min(kGemmDepthBlock, run.count - k), depth});
+          depth += Packed(own.back().depth);
+        }
+      }
+    }
+    const auto all_blocks = [&](const auto& body) {
+      for (const std::vector<TreeBlock>& leaf : blocks) {
+        for (const TreeBlock& block : leaf) body(block);
+      }
+    };
+    const int64_t most = std::max(nr, kTreeElements / depth / nr * nr);
+    const int64_t width = RoundUp(CeilDiv(n_, CeilDiv(n_, most)), nr);
+    const int64_t height = RoundUp(std::clamp(kTreeElements / 8 / depth, mr, kRowBlock / 2), mr);
+    for (int64_t j0 = 0; j0 < n_; j0 += width) {
+      const int64_t columns = std::min(width, n_ - j0);
+      E* const b = packed_b_scratch.Get<E>(RoundUp(columns, nr) * depth);
+      Spread(CeilDiv(columns, nr), columns * k_, [&](int64_t panel) {
+        const int64_t j = panel * nr;
+        all_blocks([&](const TreeBlock& block) {
+          kernels_.pack_b(At(b_, j0 + j, block.k), std::min(nr, columns - j), block.depth,
+                          b + j * depth + block.place * nr);
+        });
+      });
+      Spread(CeilDiv(m_, height), m_ * columns * k_, [&](int64_t task) {
+        const int64_t i0 = task * height;
+        const int64_t rows = std::min(height, m_ - i0);
+        E* const a = packed_a_scratch.Get<E>(RoundUp(rows, mr) * depth);
+        const TileScope scope(kernels_, false);
+        for (int64_t i = 0; i < rows; i += mr) {
+          all_blocks([&](const TreeBlock& block) {
+            kernels_.pack_a(At(a_, i0 + i, block.k), std::min(mr, rows - i), block.depth,
+                            a + i * depth + block.place * mr);
+          });
+        }
+        for (int64_t j = 0; j < columns; j += nr) {
+          for (int64_t i = 0; i < rows; i += mr) {
+            alignas(64) E sums[kMostLevels * kMaxTile];
+            TreeTile(blocks, a + i * depth, b + j * depth, sums);
+            const int64_t high = std::min(mr, rows - i), wide = std::min(nr, columns - j);
+            if (!direct_) StoreBlock(i0 + i, high, j0 + j, wide, sums, nr);
+            for (int64_t r = 0; r < high && direct_; ++r) {
+              std::copy_n(sums + r * nr, wide, static_cast<E*>(c_.At(i0 + i + r, j0 + j)));
+            }
+          }
+        }
+      });
+    }
+  }
+
+  void TreeTile(const TreeBlocks& blocks, const E* a, const E* b, E* sums) const {
+    const int64_t mr = kernels_.mr, nr = kernels_.nr;
+    const auto sum = [&](const std::vector<TreeBlock>& leaf, E* to, bool accumulate) {
+      const PairScope scope(pairs_);
+      for (const TreeBlock& block : leaf) {
+        kernels_.tile(Packed(block.depth), a + block.place * mr, b + block.place * nr, to, nr, E{1},
+                      accumulate || &block != leaf.data());
+      }
+    };
+    // Numbers below the normal ones count in sums of leaves, as they do in those over ranks.
+    const auto adds = [&](const std::vector<TreeBlock>& leaf) {
+      return !pairs_ && leaf.size() == 1;
+    };
+    const auto add = [&](const E* from, E* to) {
+      kernels_.finish_row(mr * nr, from, to, E{1}, true);
+    };
+    InTree(blocks, 0, blocks.size(), mr * nr, sums, adds, sum, add);
+  }
+
+  // A leaf at a time, by blocks of C.
+  void RunLongLeaves(const std::vector<std::vector<Share>>& leaves, int64_t levels) const {
+    const int64_t width = std::min(n_, RoundUp(kColumnBlock / 4, kernels_.nr));
+    const int64_t height = RoundUp(CeilDiv(kWideElements / levels, width), kernels_.mr);
+    for (int64_t j = 0; j < n_; j += width) {
+      const int64_t columns = std::min(width, n_ - j);
+      for (int64_t i = 0; i < m_; i += height) {
+        const int64_t rows = std::min(height, m_ - i);
+        const int64_t size = rows * columns;
+        E* const c = wide_c_scratch.Get<E>(levels * size);
+        const auto rows_of = [&](const auto& body) { Spread(rows, size * k_, body); };
+        const auto sum = [&](const std::vector<Share>& leaf, E* to, bool) {
+          for (const Share& run : leaf) {
+            RunShared(run, i, rows, j, columns, to, columns, &run != leaf.data());
+          }
+        };
+        const auto adds = [](const std::vector<Share>&) { return false; };
+        const auto add = [&](const E* from, E* to) {
+          rows_of([&](int64_t r) {
+            kernels_.finish_row(columns, from + r * columns, to + r * columns, E{1}, true);
+          });
+        };
+        InTree(leaves, 0, leaves.size(), size, c, adds, sum, add);
+        rows_of([&](int64_t r) { StoreBlock(i + r, 1, j, columns, c + r * columns, columns); });
+      }
+    }
+  }
+
   bool IsSkinny(int64_t rows) const {
     // Of panels that are packed already, a tile of few rows keeps its sums in registers.
     const bool has_panels = packed_b_ != nullptr && kernels_.rows_tile != nullptr;
@@ -419,10 +593,10 @@ class Product {
     return b;
   }
 
-  // Rows [i0, i0 + rows) and columns [j0, j0 + columns) into `c`: per block of k, B is packed once
-  // by all threads; then each task packs its rows of A and multiplies.
-  void RunShared(int64_t i0, int64_t rows, int64_t j0, int64_t columns, E* c, int64_t stride,
-                 bool accumulate_first) const {
+  // Rows [i0, i0 + rows) and columns [j0, j0 + columns) into `c`, of a run of k: per block of it, B
+  // is packed once by all threads; then each task packs its rows of A and multiplies.
+  void RunShared(const Share& run, int64_t i0, int64_t rows, int64_t j0, int64_t columns, E* c,
+                 int64_t stride, bool accumulate_first) const {
     const int64_t mr = kernels_.mr, nr = kernels_.nr;
     const int64_t panels = CeilDiv(columns, nr);
     const int64_t tasks_wanted = threads_ == 1 ? 1 : int64_t{4} * threads_;
@@ -432,9 +606,10 @@ class Product {
     const int64_t row_tasks = CeilDiv(rows, height);
     const int64_t column_tasks = std::min(panels, CeilDiv(tasks_wanted, row_tasks));
     const int64_t task_panels = CeilDiv(panels, column_tasks);
-    for (int64_t k = 0; k < k_; k += kGemmDepthBlock) {
-      const int64_t depth = std::min(kGemmDepthBlock, k_ - k);
-      const bool accumulate = accumulate_first || k > 0;
+    for (int64_t done = 0; done < run.count; done += kGemmDepthBlock) {
+      const int64_t k = run.begin + done;
+      const int64_t depth = std::min(kGemmDepthBlock, run.count - done);
+      const bool accumulate = accumulate_first || done > 0;
       const E* b = packed_b_ != nullptr ? Panels(j0, columns, k, depth)
                                         : PackShared(j0, columns, k, depth, rows);
       Spread(row_tasks * column_tasks, rows * columns * depth, [&](int64_t task) {
@@ -477,13 +652,14 @@ class Product {
           });
         };
         if (accumulate_) move(true);
-        RunShared(i, rows, j, columns, c, columns, accumulate_);
+        RunShared({0, k_}, i, rows, j, columns, c, columns, accumulate_);
         move(false);
       }
     }
   }
 
   static constexpr int64_t kMaxTile = 32 * 32;
+  static constexpr int64_t kMostLevels = 4;
 
   const GemmKernels<E>& kernels_;
   bool pairs_;
@@ -594,6 +770,26 @@ void BatchedGemm(const GemmArgs& args, const GemmBatch& batch) {
   ParallelFor(batch.count, at_once, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) product(i, 1);
   });
+}
+
+void TreeGemm(const GemmArgs& args, const std::vector<std::vector<Share>>& leaves) {
+  Check(args);
+  const bool wide = args.c_dtype == DType::kFloat64;
+  TESSERA_CHECK(!args.accumulate && args.alpha == 1 && args.packed_b == nullptr &&
+                    (wide || args.c_dtype == DType::kFloat32),
+                "gemm", "a sum in a tree is in full precision, and of nothing else");
+  int64_t indices = 0;
+  for (const std::vector<Share>& leaf : leaves) {
+    for (const Share& run : leaf) indices += run.count;
+  }
+  TESSERA_CHECK(!leaves.empty() && (leaves.size() & (leaves.size() - 1)) == 0 && indices == args.k,
+                "gemm", leaves.size(), " leaves of ", indices, " indices for k ", args.k);
+  if (args.m == 0 || args.n == 0 || args.k == 0) return RunOne(args, 1);
+  if (wide) {
+    Product<double>(args, NumThreads()).RunTree(leaves);
+  } else {
+    Product<float>(args, NumThreads()).RunTree(leaves);
+  }
 }
 
 void GroupedGemm(const std::vector<GemmArgs>& products) {

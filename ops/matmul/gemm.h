@@ -44,6 +44,7 @@
 #include <vector>
 
 #include "core/dtype.h"
+#include "core/placement.h"
 
 namespace tessera {
 
@@ -97,6 +98,13 @@ void PackGemmB(const GemmArgs& args, void* packed);
 // and so on. Each has the bits that Gemm gives it alone. A packed B is shared: its stride is 0, or
 // Error is thrown.
 void BatchedGemm(const GemmArgs& args, const GemmBatch& batch);
+
+// C = A B, where k is a power of two of leaves, each some runs of indices that no other leaf has. A
+// leaf's sum is as above, with a block ending where a run ends; the leaves' sums are added in a
+// binary tree, ((0 + 1) + (2 + 3)) + ((4 + 5) + (6 + 7)), of which those without indices are no
+// part. Half of the leaves therefore give one of the two terms of the last sum. C is of the type
+// that is computed in; without accumulation, alpha and a packed B, else Error is thrown.
+void TreeGemm(const GemmArgs& args, const std::vector<std::vector<Share>>& leaves);
 
 // Products of any shapes, which are spread over the threads together. Each has the bits that Gemm
 // gives it alone. None of them reads what another one writes.

@@ -34,13 +34,13 @@
 namespace tessera {
 namespace {
 
-struct Shape {
+struct Sizes {
   const char* name;
   int64_t m, n, k;
   bool transpose_a, transpose_b;
 };
 
-const Shape kShapes[] = {
+const Sizes kShapes[] = {
     {"square", 1024, 1024, 1024, false, false},     {"qkv", 1024, 2304, 768, false, false},
     {"qkv_dx", 1024, 768, 2304, false, true},       {"qkv_dw", 768, 2304, 1024, true, false},
     {"proj", 1024, 768, 768, false, false},         {"proj_dx", 1024, 768, 768, false, true},
@@ -63,7 +63,7 @@ struct Peer {
   Fn32 fn32 = nullptr;
   Fn64 fn64 = nullptr;
 
-  void operator()(const Shape& s, const float* a, const float* b, float* c) const {
+  void operator()(const Sizes& s, const float* a, const float* b, float* c) const {
     constexpr int kRowMajor = 101, kPlain = 111, kTransposed = 112;
     const int ta = s.transpose_a ? kTransposed : kPlain;
     const int tb = s.transpose_b ? kTransposed : kPlain;
@@ -101,13 +101,13 @@ std::vector<float> Uniform(int64_t count, unsigned seed) {
   return x;
 }
 
-void Report(benchmark::State& state, const Shape& s) {
+void Report(benchmark::State& state, const Sizes& s) {
   state.counters["GFLOP/s"] = benchmark::Counter(
       2e-9 * static_cast<double>(s.m) * static_cast<double>(s.n) * static_cast<double>(s.k),
       benchmark::Counter::kIsIterationInvariantRate);
 }
 
-void RunGemm(benchmark::State& state, const Shape& s, DType dtype) {
+void RunGemm(benchmark::State& state, const Sizes& s, DType dtype) {
   const auto convert = [dtype](const std::vector<float>& x) {
     std::vector<char> bytes(x.size() * DTypeSize(dtype));
     DispatchFloat(dtype, "benchmark", [&](auto zero) {
@@ -138,7 +138,7 @@ void RunGemm(benchmark::State& state, const Shape& s, DType dtype) {
   Report(state, s);
 }
 
-void RunPeer(benchmark::State& state, const Shape& s, const Peer& peer) {
+void RunPeer(benchmark::State& state, const Sizes& s, const Peer& peer) {
   const std::vector<float> a = Uniform(s.m * s.k, 1), b = Uniform(s.k * s.n, 2);
   std::vector<float> c(static_cast<size_t>(s.m * s.n));
   for (auto _ : state) peer(s, a.data(), b.data(), c.data());
@@ -191,7 +191,7 @@ int main(int argc, char** argv) {
   benchmark::RegisterBenchmark("tile/bf16", RunTile, pairs, kDepth / 2 * pairs.pair_elements)
       ->Unit(benchmark::kMillisecond)
       ->UseRealTime();
-  for (const Shape& shape : kShapes) {
+  for (const Sizes& shape : kShapes) {
     const auto add = [&](const std::string& what, auto run) {
       benchmark::RegisterBenchmark((std::string(shape.name) + "/" + what).c_str(), run)
           ->Unit(benchmark::kMillisecond)

@@ -654,6 +654,110 @@ TEST(GemmBits, AccumulatingInOneBlockEqualsStartingFromTheOldValue) {
   });
 }
 
+// The tree of leaves [begin, end), each a matrix; those without elements are no part of it.
+std::vector<double> InTree(const std::vector<std::vector<double>>& leaves, size_t begin, size_t end,
+                           DType dtype) {
+  if (end - begin == 1) return leaves[begin];
+  const size_t middle = begin + (end - begin) / 2;
+  std::vector<double> sum = InTree(leaves, begin, middle, dtype);
+  const std::vector<double> rest = InTree(leaves, middle, end, dtype);
+  if (sum.empty()) return rest;
+  for (size_t i = 0; i < rest.size(); ++i) {
+    sum[i] = dtype == DType::kFloat64
+                 ? sum[i] + rest[i]
+                 : static_cast<double>(static_cast<float>(sum[i]) + static_cast<float>(rest[i]));
+  }
+  return sum;
+}
+
+// Of one block of indices or two that lie apart, as those of fused projections do, with leaves that
+// are empty, short, or of many blocks, on tiles and without.
+TEST(GemmBits, SumsInATreeAreThoseOfItsLeaves) {
+  struct Case {
+    int64_t m, n;
+    std::vector<int64_t> parts;  // of k, each with a share of every leaf
+    size_t leaves;
+  };
+  const std::vector<Case> cases = {
+      {5, 3, {3}, 8},          {97, 49, {64}, 8},    {1, 70, {31, 9}, 8},     {130, 17, {200}, 1},
+      {33, 129, {5, 5, 5}, 2}, {200, 40, {2000}, 4}, {50, 30, {8 * 1537}, 8}, {7, 5, {1}, 4}};
+  const auto check = [&](DType dtype) {
+    std::mt19937 random(11);
+    const DType wide = AccumulateDType(dtype);
+    for (const Case& one : cases) {
+      int64_t k = 0;
+      std::vector<std::vector<Share>> leaves(one.leaves);
+      for (const int64_t part : one.parts) {
+        for (size_t i = 0; i < one.leaves; ++i) {
+          const Share share =
+              EvenShare(part, static_cast<int64_t>(one.leaves), static_cast<int64_t>(i));
+          if (share.count > 0) leaves[i].push_back({k + share.begin, share.count});
+        }
+        k += part;
+      }
+      for (const bool transposed : {false, true}) {
+        Operand a = MakeOperand(dtype, one.m, k, {transposed, 1});
+        Operand b = MakeOperand(dtype, k, one.n, {!transposed, 2});
+        Operand c = MakeOperand(wide, one.m, one.n, {false, 3});
+        a.Fill(random);
+        b.Fill(random);
+        Operand before = c;
+        std::vector<std::vector<double>> sums;
+        for (const std::vector<Share>& leaf : leaves) {
+          Operand sum = MakeOperand(wide, one.m, one.n, {false, 0});
+          for (const Share& run : leaf) {
+            GemmArgs args = ArgsOf(a, b, sum);
+            const auto at = [&](Operand& of, int64_t i, int64_t j) {
+              return of.data() + of.Offset(i, j) * static_cast<int64_t>(DTypeSize(dtype));
+            };
+            args.k = run.count;
+            args.a = at(a, 0, run.begin);
+            args.b = at(b, run.begin, 0);
+            args.accumulate = &run != leaf.data();
+            Gemm(args);
+          }
+          std::vector<double>& values = sums.emplace_back();
+          for (int64_t i = 0; i < one.m * one.n && !leaf.empty(); ++i) {
+            values.push_back(sum.Get(i));
+          }
+        }
+        const std::vector<double> expected = InTree(sums, 0, one.leaves, wide);
+        for (const int threads : {1, 3}) {
+          SetNumThreads(threads);
+          TreeGemm(ArgsOf(a, b, c), leaves);
+          for (int64_t i = 0; i < one.m; ++i) {
+            for (int64_t j = 0; j < one.n; ++j) {
+              ASSERT_EQ(c.Get(c.Offset(i, j)), expected[static_cast<size_t>(i * one.n + j)])
+                  << one.m << " " << one.n << " " << k << " " << dtype << " at " << i << ", " << j;
+            }
+          }
+          CheckSurroundings(c, before, one.m, one.n);
+        }
+        SetNumThreads(AvailableCores());
+      }
+    }
+  };
+  ForEachIsa([&] {
+    for (const DType dtype : {DType::kFloat32, DType::kFloat16, DType::kFloat64}) check(dtype);
+  });
+  ForEachPairKernels([&](Tiles) { check(DType::kBFloat16); });
+}
+
+TEST(Gemm, RefusesTreesThatDoNotFit) {
+  std::mt19937 random(3);
+  Operand a = MakeOperand(DType::kFloat32, 2, 8, {false, 0});
+  Operand b = MakeOperand(DType::kFloat32, 8, 2, {false, 0});
+  Operand c = MakeOperand(DType::kFloat32, 2, 2, {false, 0});
+  const GemmArgs args = ArgsOf(a, b, c);
+  EXPECT_THROW(TreeGemm(args, {}), Error);
+  EXPECT_THROW(TreeGemm(args, {{{0, 3}}, {{3, 3}}, {{6, 2}}}), Error);
+  EXPECT_THROW(TreeGemm(args, {{{0, 3}}, {{3, 3}}}), Error);
+  GemmArgs adds = args;
+  adds.accumulate = true;
+  EXPECT_THROW(TreeGemm(adds, {{{0, 4}}, {{4, 4}}}), Error);
+  TreeGemm(args, {{{0, 4}}, {{4, 4}}});
+}
+
 // Memory whose end borders on a page that may not be touched.
 class GuardedMemory {
  public:

@@ -3,11 +3,11 @@
 //
 //   Tensor y_RN = GroupedLinear(x_RK, counts, weights, LinearLayout::kOutIn);
 //
-// Rows of x [R, in] lie by layer: the first counts[0] are those of weights[0], and so on. y has
-// the bits of Linear on each layer's rows, and so have the gradients, those of weights apart from
-// that of x as Linear's. Dtypes as Linear's. A layer without rows has a gradient of zeros.
-// On the CPU all products are spread over the threads at once. Counts that are not x's, and weights
-// that do not fit, throw Error.
+// Rows of x [R, in] are sorted by layer: the first counts[0] rows belong to weights[0], and so on.
+// The result and the gradients have the bits of Linear (ops/matmul/matmul.h) on each layer's rows.
+// Dtypes are Linear's, and gradients of weights can be queued as Linear's can. The weight of a
+// layer without rows gets a gradient of zeros. On the CPU all products share the threads. Counts
+// that do not add up to R, and weights that do not fit, throw Error.
 #ifndef TESSERA_OPS_MATMUL_GROUPED_LINEAR_H_
 #define TESSERA_OPS_MATMUL_GROUPED_LINEAR_H_
 

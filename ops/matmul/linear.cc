@@ -45,9 +45,18 @@ Tensor OutIn(const Tensor& weight, LinearLayout layout, DType dtype) {
   const Tensor w = Cast(weight.Detach(), dtype);
   return layout == LinearLayout::kOutIn ? w : Transposed(w);
 }
+using Tree = std::shared_ptr<const SumTree>;
+
 // x weight + bias of matrices.
-Tensor Apply(const Tensor& x, const Tensor& weight, const Tensor& bias, LinearLayout layout) {
+Tensor Apply(const Tensor& x, const Tensor& weight, const Tensor& bias, LinearLayout layout,
+             const Tree& tree = nullptr) {
   const DType dtype = x.dtype();
+  if (tree != nullptr) {
+    const NoGrad no_grad;
+    const Tensor sum = TreeProduct(x, InOut(weight, layout, dtype), *tree);
+    if (bias.defined()) AddInto(sum, BroadcastTo(Cast(bias.Detach(), sum.dtype()), sum.shape()));
+    return Cast(sum, dtype);
+  }
   return AlignedProduct(x, InOut(weight, layout, dtype),
                         bias.defined() ? Cast(bias.Detach(), dtype) : bias, dtype);
 }
@@ -65,43 +74,66 @@ DType WeightGradDType(const Tensor& weight) {
   return IsLeaf(weight) ? GradDType(weight) : weight.dtype();
 }
 
-// The second function of a node that multiplies `x` by weight, its input 1, and adds input 2.
-GradFn WeightBackward(const Tensor& x, const Tensor& weight, LinearLayout layout) {
+// The sum of a column as it is beside others; alone it would be taken as a row's, in another order.
+Tensor SumOfColumn(const Tensor& dy) {
+  const NoGrad no_grad;
+  return Slice(SumTo(Cat({dy, dy}, 1), {2}), 0, 0, 1);
+}
+
+// The second function of a node that multiplies `x` by weight, its input 1, and adds input 2. A
+// column that is left of others' counts as one of them, where `in_tree`.
+GradFn WeightBackward(const Tensor& x, const Tensor& weight, LinearLayout layout,
+                      bool in_tree = false) {
   const DType dtype = WeightGradDType(weight);
-  return [x = SavedTensor(RequiresGrad(weight) ? x : Tensor()), layout, dtype](GradContext& ctx) {
+  return [x = SavedTensor(RequiresGrad(weight) ? x : Tensor()), layout, dtype,
+          in_tree](GradContext& ctx) {
     const Tensor dy = AsMatrix(ctx.grad());
+    const bool alone = in_tree && dy.size(1) == 1;
+    if (ctx.needs(2) && alone) ctx.set(2, SumOfColumn(dy));
+    const bool needs_bias = ctx.needs(2) && !alone;
     if (!ctx.needs(1)) {
-      ctx.set(2, SumTo(dy, {dy.size(1)}));
+      if (needs_bias) ctx.set(2, SumTo(dy, {dy.size(1)}));
       return;
     }
     const WeightGradient gradient = LinearWeightGradient(dy, AsMatrix(x.Unpack()), layout, dtype,
-                                                         ctx.accumulator(1), ctx.needs(2));
+                                                         ctx.accumulator(1), needs_bias);
     if (gradient.weight.defined()) ctx.set(1, gradient.weight);
-    if (ctx.needs(2)) ctx.set(2, gradient.bias);
+    if (needs_bias) ctx.set(2, gradient.bias);
   };
+}
+
+// dy weight^T of matrices, in dy's dtype.
+Tensor InputGradient(const Tensor& dy, const Tensor& weight, LinearLayout layout,
+                     const Tree& tree) {
+  const Tensor out_in = OutIn(weight, layout, dy.dtype());
+  if (tree == nullptr) return Product(dy, out_in);
+  const NoGrad no_grad;
+  return Cast(TreeProduct(dy, out_in, *tree), dy.dtype());
 }
 
 // Connects y = x weight + bias.
 void RecordLinear(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& y,
-                  LinearLayout layout) {
-  GradFn input_backward = [weight = SavedTensor(weight), layout,
-                           x_shape = x.shape()](GradContext& ctx) {
+                  LinearLayout layout, const Tree& outputs = nullptr) {
+  GradFn input_backward = [weight = SavedTensor(weight), layout, x_shape = x.shape(),
+                           outputs](GradContext& ctx) {
     if (!ctx.needs(0)) return;
     const Tensor dy = AsMatrix(ctx.grad());
-    const Tensor dx = Product(dy, OutIn(weight.Unpack(), layout, dy.dtype()));
+    const Tensor dx = InputGradient(dy, weight.Unpack(), layout, outputs);
     ctx.set(0, WithLeadingDims(dx, x_shape));
   };
   RecordSplit("linear", {x, weight, bias}, {y}, std::move(input_backward), {1, 2},
-              WeightBackward(x, weight, layout));
+              WeightBackward(x, weight, layout, outputs != nullptr));
 }
 
 }  // namespace
 
-Tensor Linear(const Tensor& given, const Tensor& weight, const Tensor& bias, LinearLayout layout) {
+Tensor Linear(const Tensor& given, const Tensor& weight, const Tensor& bias, LinearLayout layout,
+              const LinearTrees& trees) {
   const Tensor x = ForProduct(given);
   Check(x, weight, bias, layout);
-  const Tensor y = WithLeadingDims(Apply(AsMatrix(x), weight, bias, layout), x.shape());
-  if (AnyRequiresGrad({x, weight, bias})) RecordLinear(x, weight, bias, y, layout);
+  const Tensor y =
+      WithLeadingDims(Apply(AsMatrix(x), weight, bias, layout, trees.inputs), x.shape());
+  if (AnyRequiresGrad({x, weight, bias})) RecordLinear(x, weight, bias, y, layout, trees.outputs);
   return y;
 }
 
@@ -157,11 +189,12 @@ Tensor LowRankLinear(const Tensor& given, const Tensor& weight, const Tensor& bi
     const NoGrad no_grad;
     return Mul(low, scale);
   };
-  const Tensor low = scaled(Apply(AsMatrix(term_x), term.a, {}, LinearLayout::kOutIn));
+  const Tensor low =
+      scaled(Apply(AsMatrix(term_x), term.a, {}, LinearLayout::kOutIn, term.trees.inputs));
   Check(low, term.b, {}, LinearLayout::kOutIn);
   TESSERA_CHECK(term.b.size(0) == weight.size(layout == LinearLayout::kOutIn ? 0 : 1),
                 "low_rank_linear", "b ", term.b, " beside the weight ", weight);
-  const Tensor matrix = Apply(AsMatrix(x), weight, bias, layout);
+  const Tensor matrix = Apply(AsMatrix(x), weight, bias, layout, term.trees.inputs);
   AddProduct(low, InOut(term.b, LinearLayout::kOutIn, x.dtype()), matrix);
   const Tensor y = WithLeadingDims(matrix, x.shape());
 
@@ -172,8 +205,8 @@ Tensor LowRankLinear(const Tensor& given, const Tensor& weight, const Tensor& bi
          [weight = SavedTensor(weight), a = SavedTensor(term.a), b = SavedTensor(term.b),
           x = kept(x, RequiresGrad(weight)), term_x = kept(term_x, RequiresGrad(term.a)),
           low = kept(low, RequiresGrad(term.b)), shape = x.shape(), layout, scaled, own_x,
-          weight_dtype = WeightGradDType(weight), a_dtype = WeightGradDType(term.a),
-          b_dtype = WeightGradDType(term.b)](GradContext& ctx) {
+          outputs = term.trees.outputs, weight_dtype = WeightGradDType(weight),
+          a_dtype = WeightGradDType(term.a), b_dtype = WeightGradDType(term.b)](GradContext& ctx) {
            const Tensor dy = AsMatrix(ctx.grad());
            const DType dtype = dy.dtype();
            // Of a matrix that is input i, from what it multiplied and the product's gradient.
@@ -186,11 +219,11 @@ Tensor LowRankLinear(const Tensor& given, const Tensor& weight, const Tensor& bi
            };
            const bool to_low = ctx.needs(own_x ? 3 : 0) || ctx.needs(4);
            const Tensor d_low =
-               to_low ? scaled(Product(dy, OutIn(b.Unpack(), LinearLayout::kOutIn, dtype)))
+               to_low ? scaled(InputGradient(dy, b.Unpack(), LinearLayout::kOutIn, outputs))
                       : Tensor();
            const auto a_matrix = [&] { return OutIn(a.Unpack(), LinearLayout::kOutIn, dtype); };
            if (ctx.needs(0)) {
-             const Tensor dx = Product(dy, OutIn(weight.Unpack(), layout, dtype));
+             const Tensor dx = InputGradient(dy, weight.Unpack(), layout, outputs);
              if (!own_x) AddProduct(d_low, a_matrix(), dx);
              ctx.set(0, WithLeadingDims(dx, shape));
            }

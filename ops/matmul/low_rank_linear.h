@@ -18,10 +18,12 @@ namespace tessera {
 
 // What is added: scale (x a^T) b^T.
 struct LowRank {
-  Tensor x;  // [..., in], of the shape of the layer's input; undefined: it is that
-  Tensor a;  // [rank, in]
-  Tensor b;  // [out, rank]
+  Tensor x = {};  // [..., in], of the shape of the layer's input; undefined: it is that
+  Tensor a;       // [rank, in]
+  Tensor b;       // [out, rank]
   double scale = 1.0;
+  // Of the weight's inputs, which are a's, and of its outputs, which are b's.
+  LinearTrees trees = {};
 };
 
 // x [..., in] to [..., out], plus bias [out] where defined.

@@ -12,6 +12,7 @@
 #define TESSERA_OPS_MATMUL_MATMUL_H_
 
 #include "core/tensor.h"
+#include "ops/collective/sum_tree.h"
 
 namespace tessera {
 
@@ -27,8 +28,11 @@ enum class LinearLayout {
 // x [..., in] to [..., out], plus bias [out] where defined. The gradients of weight and bias are
 // given apart from that of x, so that they can be queued (autograd/autograd.h); for a leaf they are
 // computed in the dtype its gradient is collected in. The result may have rows that lie apart
-// (AlignedProduct of ops/matmul/product.h): a language model's logits on a GPU do.
-Tensor Linear(const Tensor& x, const Tensor& weight, const Tensor& bias, LinearLayout layout);
+// (AlignedProduct of ops/matmul/product.h): a language model's logits on a GPU do. With a tree of
+// inputs, x and weight have this rank's features, and y is the whole sum; with one of outputs, dx
+// is.
+Tensor Linear(const Tensor& x, const Tensor& weight, const Tensor& bias, LinearLayout layout,
+              const LinearTrees& trees = {});
 
 }  // namespace tessera
 

@@ -76,17 +76,23 @@ void Multiply(const MatmulArgs& args, bool accumulate) {
   }
 }
 
+// Of two matrices.
+GemmArgs WholeGemmOf(const MatmulArgs& args) {
+  GemmArgs gemm = GemmOf(args);
+  gemm.a = args.a;
+  gemm.b = args.b;
+  gemm.c = args.c;
+  gemm.c_row_stride = args.c_row_stride;
+  return gemm;
+}
+
 void GroupedMatmulCpu(const GroupedMatmulArgs& args) {
   std::vector<GemmArgs> products;
-  for (const MatmulArgs& one : args.products) {
-    GemmArgs& gemm = products.emplace_back(GemmOf(one));
-    gemm.a = one.a;
-    gemm.b = one.b;
-    gemm.c = one.c;
-    gemm.c_row_stride = one.c_row_stride;
-  }
+  for (const MatmulArgs& one : args.products) products.push_back(WholeGemmOf(one));
   GroupedGemm(products);
 }
+
+void TreeMatmulCpu(const TreeMatmulArgs& args) { TreeGemm(WholeGemmOf(args.product), args.leaves); }
 
 void MatmulCpu(const MatmulArgs& args) { Multiply(args, /*accumulate=*/false); }
 
@@ -118,6 +124,7 @@ size_t PackedBytes(const PackArgs& args) {
 
 TESSERA_REGISTER_KERNEL(matmul_kernel, DeviceType::kCpu, MatmulCpu);
 TESSERA_REGISTER_KERNEL(grouped_matmul_kernel, DeviceType::kCpu, GroupedMatmulCpu);
+TESSERA_REGISTER_KERNEL(tree_matmul_kernel, DeviceType::kCpu, TreeMatmulCpu);
 TESSERA_REGISTER_KERNEL(fused_matmul_kernel, DeviceType::kCpu, FusedMatmulCpu);
 TESSERA_REGISTER_KERNEL(pack_kernel, DeviceType::kCpu, PackCpu);
 TESSERA_REGISTER_WORKSPACE(pack_kernel, DeviceType::kCpu, PackedBytes);

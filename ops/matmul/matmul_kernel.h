@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/kernel_table.h"
+#include "core/placement.h"
 #include "core/tensor.h"
 
 namespace tessera {
@@ -39,6 +40,12 @@ struct MatmulArgs {
 // one by one.
 struct GroupedMatmulArgs {
   std::vector<MatmulArgs> products;
+};
+
+// A product without a bias or a batch, whose k is summed in a tree of leaves (ops/matmul/gemm.h).
+struct TreeMatmulArgs {
+  MatmulArgs product;
+  std::vector<std::vector<Share>> leaves;
 };
 
 // Brings b of products that share it into the form that the device reads. `packed` is the kernel's
@@ -76,6 +83,7 @@ struct FusedMatmulArgs {
 
 inline KernelTable<MatmulArgs> matmul_kernel{"matmul"};
 inline KernelTable<GroupedMatmulArgs> grouped_matmul_kernel{"grouped matmul"};
+inline KernelTable<TreeMatmulArgs> tree_matmul_kernel{"matmul in a tree"};
 inline KernelTable<PackArgs> pack_kernel{"matmul's packing"};
 inline KernelTable<FusedMatmulArgs> fused_matmul_kernel{"matmul and epilogue"};
 

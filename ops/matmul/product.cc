@@ -51,6 +51,10 @@ MatmulArgs ArgsOf(const Tensor& a, const Tensor& b, const Tensor& bias, const Sh
   return args;
 }
 
+// Whether grouped_matmul_kernel and tree_matmul_kernel are there: the CPU alone has them. A table
+// says yes to all of meta.
+bool OnCpu(const Device& device) { return device.target == DeviceType::kCpu; }
+
 // Whether `device` may have a kernel for a product with an epilogue, or one that adds; on meta by
 // the target alone.
 bool MayFuse(const Tensor& a, const Tensor& b) {
@@ -145,11 +149,38 @@ void SideBySide(const std::vector<OneProduct>& products) {
     if (p.c.numel() > 0) all.products.push_back(ArgsOf(p.a, p.b, Tensor(), Shape{}, p.c));
   }
   const Device& device = products[0].a.device();
-  if (grouped_matmul_kernel.Supports(device)) {
+  if (OnCpu(device)) {
     grouped_matmul_kernel.Launch(device, all);
     return;
   }
   for (const MatmulArgs& args : all.products) matmul_kernel.Launch(device, args);
+}
+
+Tensor TreeProduct(const Tensor& a, const Tensor& b, const SumTree& tree) {
+  const NoGrad no_grad;
+  const DType dtype = AccumulateDType(a.dtype());
+  Tensor c;
+  if (a.size(1) == 0) {
+    c = Full({a.size(0), b.size(1)}, -0.0, dtype, a.device());  // nothing that it adds to changes
+  } else if (OnCpu(a.device())) {
+    c = EmptyProduct(a, b, dtype);
+    const TreeMatmulArgs args{ArgsOf(a, b, Tensor(), Shape{}, c), tree.leaves};
+    if (c.numel() > 0) tree_matmul_kernel.Launch(a.device(), args);
+  } else {
+    std::vector<Tensor> terms;
+    for (const std::vector<Share>& leaf : tree.leaves) {
+      Tensor& term = terms.emplace_back();
+      for (const Share& run : leaf) {
+        const Tensor of_run = Product(Slice(a, 1, run.begin, run.count),
+                                      Slice(b, 0, run.begin, run.count), Tensor(), dtype);
+        if (term.defined()) AddInto(term, of_run);
+        if (!term.defined()) term = of_run;
+      }
+    }
+    c = SumOfLeaves(terms);
+  }
+  SumInTree(c, tree.group);
+  return c;
 }
 
 ProductFactor::ProductFactor(const Tensor& b) : b_(b) {

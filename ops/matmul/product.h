@@ -40,6 +40,10 @@ struct OneProduct {
 // alone.
 void SideBySide(const std::vector<OneProduct>& products);
 
+// a b of matrices, summed over k in the tree and over the tree's ranks: the same on each of them,
+// in AccumulateDType of a.
+Tensor TreeProduct(const Tensor& a, const Tensor& b, const SumTree& tree);
+
 // The right-hand side of several products: brought into the form that its device reads once,
 // instead of by each of them.
 //

@@ -8,6 +8,7 @@
 #include "ops/cast/autocast.h"
 #include "ops/norm/norm_kernel.h"
 #include "ops/reduction/sum.h"
+#include "ops/view/view.h"
 
 namespace tessera {
 namespace {
@@ -17,6 +18,7 @@ struct Spec {
   bool centered;
   double eps;
   double weight_offset = 0;
+  std::optional<TokenTree> tree = std::nullopt;
 };
 
 struct Normed {
@@ -63,17 +65,54 @@ struct NormGrads {
   Tensor dbias;
 };
 
+NormChunks ChunksOf(const Spec& spec, const Tensor& x) {
+  const int64_t rows = RowsOf(x);
+  NormChunks chunks{.sequences = 1, .length = rows, .runs = 1, .begin = {0, rows}, .first = {0}};
+  if (spec.tree.has_value()) {
+    const Group& group = spec.tree->group;
+    const int64_t tokens = x.size(1);
+    chunks.sequences = x.size(0);
+    chunks.length = rows / std::max<int64_t>(x.size(0), 1);
+    chunks.runs = kSumLeaves / (group == nullptr ? 1 : group->size());
+    for (int i = 0; i < chunks.runs; ++i) {
+      const Share run = EvenShare(tokens, chunks.runs, i);
+      chunks.begin[i + 1] = (run.begin + run.count) * chunks.length / std::max<int64_t>(tokens, 1);
+    }
+  }
+  for (int i = 0; i < chunks.runs; ++i) {
+    const int64_t of_sequence = chunks.begin[i + 1] - chunks.begin[i];
+    chunks.first[i + 1] =
+        chunks.first[i] + chunks.sequences * ((of_sequence + kNormGradRows - 1) / kNormGradRows);
+  }
+  return chunks;
+}
+
+// Of partial results [chunks, n].
+Tensor SumOfChunks(const Spec& spec, const NormChunks& chunks, const Tensor& partial) {
+  const Shape row = {partial.size(1)};
+  if (!spec.tree.has_value()) return SumTo(partial, row);
+  std::vector<Tensor> terms;
+  for (int i = 0; i < chunks.runs; ++i) {
+    const int64_t count = chunks.first[i + 1] - chunks.first[i];
+    terms.push_back(count == 0 ? Tensor() : SumTo(Slice(partial, 0, chunks.first[i], count), row));
+  }
+  Tensor sum = SumOfLeaves(terms);
+  if (!sum.defined()) sum = Full(row, -0.0, partial.dtype(), partial.device());
+  SumInTree(sum, spec.tree->group);
+  return sum;
+}
+
 NormGrads LaunchBackward(const Spec& spec, const Tensor& x, const Tensor& weight,
                          const Tensor& mean, const Tensor& rstd, const Tensor& dy,
                          const Tensor& dsum, bool wants_dx, bool wants_dweight, bool wants_dbias) {
   const int64_t rows = RowsOf(x);
   const int64_t n = x.size(-1);
-  const int64_t chunks = (rows + kNormGradRows - 1) / kNormGradRows;
+  const NormChunks chunks = ChunksOf(spec, x);
   const DType wide = AccumulateDType(x.dtype());
   NormGrads grads;
   if (wants_dx) grads.dx = Empty(x.shape(), x.dtype(), x.device());
-  const Tensor dweight = wants_dweight ? Empty({chunks, n}, wide, x.device()) : Tensor();
-  const Tensor dbias = wants_dbias ? Empty({chunks, n}, wide, x.device()) : Tensor();
+  const Tensor dweight = wants_dweight ? Empty({chunks.count(), n}, wide, x.device()) : Tensor();
+  const Tensor dbias = wants_dbias ? Empty({chunks.count(), n}, wide, x.device()) : Tensor();
   if (x.numel() > 0) {
     const Tensor xc = x.ContiguousCopy();
     const Tensor dyc = dy.ContiguousCopy();
@@ -91,16 +130,19 @@ NormGrads LaunchBackward(const Spec& spec, const Tensor& x, const Tensor& weight
                                       .rstd = rstd.raw_data(),
                                       .dx = const_cast<void*>(DataOrNull(grads.dx)),
                                       .dweight_partial = const_cast<void*>(DataOrNull(dweight)),
-                                      .dbias_partial = const_cast<void*>(DataOrNull(dbias))});
+                                      .dbias_partial = const_cast<void*>(DataOrNull(dbias)),
+                                      .chunks = chunks});
   }
-  if (wants_dweight) grads.dweight = SumTo(dweight, {n});
-  if (wants_dbias) grads.dbias = SumTo(dbias, {n});
+  const NoGrad no_grad;
+  if (wants_dweight) grads.dweight = SumOfChunks(spec, chunks, dweight);
+  if (wants_dbias) grads.dbias = SumOfChunks(spec, chunks, dbias);
   return grads;
 }
 
 void Check(const Spec& spec, const Tensor& x, const Tensor& residual, const Tensor& weight,
            const Tensor& bias) {
-  TESSERA_CHECK(x.ndim() >= 1 && IsFloating(x.dtype()), spec.name, "cannot normalise ", x);
+  TESSERA_CHECK(x.ndim() >= (spec.tree.has_value() ? 3 : 1) && IsFloating(x.dtype()), spec.name,
+                "cannot normalise ", x);
   TESSERA_CHECK(
       !residual.defined() || (residual.shape() == x.shape() && residual.dtype() == x.dtype()),
       spec.name, "residual ", residual, " for ", x);
@@ -148,22 +190,27 @@ ResidualNorm Norm(const Spec& spec, const Tensor& given_x, const Tensor& given_r
 
 }  // namespace
 
-Tensor LayerNorm(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps) {
-  return Norm({"layer_norm", true, eps}, x, Tensor(), false, weight, bias).normed;
+Tensor LayerNorm(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps,
+                 const std::optional<TokenTree>& tree) {
+  return Norm({"layer_norm", true, eps, 0, tree}, x, Tensor(), false, weight, bias).normed;
 }
 
-Tensor RmsNorm(const Tensor& x, const Tensor& weight, double eps, double weight_offset) {
-  return Norm({"rms_norm", false, eps, weight_offset}, x, Tensor(), false, weight, Tensor()).normed;
+Tensor RmsNorm(const Tensor& x, const Tensor& weight, double eps, double weight_offset,
+               const std::optional<TokenTree>& tree) {
+  return Norm({"rms_norm", false, eps, weight_offset, tree}, x, Tensor(), false, weight, Tensor())
+      .normed;
 }
 
 ResidualNorm LayerNormResidual(const Tensor& x, const Tensor& residual, const Tensor& weight,
-                               const Tensor& bias, double eps) {
-  return Norm({"layer_norm_residual", true, eps}, x, residual, true, weight, bias);
+                               const Tensor& bias, double eps,
+                               const std::optional<TokenTree>& tree) {
+  return Norm({"layer_norm_residual", true, eps, 0, tree}, x, residual, true, weight, bias);
 }
 
 ResidualNorm RmsNormResidual(const Tensor& x, const Tensor& residual, const Tensor& weight,
-                             double eps, double weight_offset) {
-  return Norm({"rms_norm_residual", false, eps, weight_offset}, x, residual, true, weight,
+                             double eps, double weight_offset,
+                             const std::optional<TokenTree>& tree) {
+  return Norm({"rms_norm_residual", false, eps, weight_offset, tree}, x, residual, true, weight,
               Tensor());
 }
 

@@ -10,17 +10,23 @@
 // 2019); an offset of 1 is Gemma's, whose weights are near 0. Floating
 // dtypes, all alike; statistics in float32 (float64 for float64). weight [C] and bias [C] may be
 // undefined. Gradients flow to every argument; those of weight and bias are summed over rows in
-// fixed chunks, independently of threads. The fused forms equal the sum followed by the norm, and
+// fixed chunks, independently of threads; with a tree, of x [B, T, ..., C], over its tokens and its
+// ranks. The fused forms equal the sum followed by the norm, and
 // save its memory traffic, that of the gradients included.
 #ifndef TESSERA_OPS_NORM_NORM_H_
 #define TESSERA_OPS_NORM_NORM_H_
 
+#include <optional>
+
 #include "core/tensor.h"
+#include "ops/collective/sum_tree.h"
 
 namespace tessera {
 
-Tensor LayerNorm(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps);
-Tensor RmsNorm(const Tensor& x, const Tensor& weight, double eps, double weight_offset = 0);
+Tensor LayerNorm(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps,
+                 const std::optional<TokenTree>& tree = std::nullopt);
+Tensor RmsNorm(const Tensor& x, const Tensor& weight, double eps, double weight_offset = 0,
+               const std::optional<TokenTree>& tree = std::nullopt);
 
 // x + residual, which the block continues with, and its norm. Without a residual (undefined) the
 // sum is x, in x's memory: whoever continues with it rather than with x has the gradient that comes
@@ -30,9 +36,11 @@ struct ResidualNorm {
   Tensor normed;
 };
 ResidualNorm LayerNormResidual(const Tensor& x, const Tensor& residual, const Tensor& weight,
-                               const Tensor& bias, double eps);
+                               const Tensor& bias, double eps,
+                               const std::optional<TokenTree>& tree = std::nullopt);
 ResidualNorm RmsNormResidual(const Tensor& x, const Tensor& residual, const Tensor& weight,
-                             double eps, double weight_offset = 0);
+                             double eps, double weight_offset = 0,
+                             const std::optional<TokenTree>& tree = std::nullopt);
 
 }  // namespace tessera
 

@@ -98,8 +98,8 @@ void BackwardCpu(const NormGradArgs& args) {
   const NormRows& rows = Rows();
   const DType sum_dtype = AccumulateDType(args.dtype);
   const size_t row_bytes = static_cast<size_t>(args.n) * DTypeSize(sum_dtype);
-  ParallelFor(args.rows, kNormGradRows, [&](int64_t begin, int64_t end) {
-    const int64_t chunk = begin / kNormGradRows;
+  const auto chunk_of = [&](int64_t chunk) {
+    const auto [begin, end] = args.chunks.RowsOf(chunk);
     void* dweight = RowOf(args.dweight_partial, chunk, args.n, sum_dtype);
     void* dbias = RowOf(args.dbias_partial, chunk, args.n, sum_dtype);
     if (dweight != nullptr) std::fill_n(static_cast<char*>(dweight), row_bytes, 0);
@@ -117,6 +117,9 @@ void BackwardCpu(const NormGradArgs& args) {
                      static_cast<const float*>(args.rstd)[i], RowOf(args.dx, i, args.n, args.dtype),
                      static_cast<float*>(dweight), static_cast<float*>(dbias)});
     }
+  };
+  ParallelFor(args.chunks.count(), 1, [&](int64_t begin, int64_t end) {
+    for (int64_t chunk = begin; chunk < end; ++chunk) chunk_of(chunk);
   });
 }
 

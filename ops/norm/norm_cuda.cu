@@ -117,7 +117,7 @@ struct ColumnSums {
   W bias[kGroup] = {};
 };
 
-// A block takes the kNormGradRows rows of a chunk, threadIdx.y of them at once. With g = dy
+// A block takes the rows of a chunk, threadIdx.y of them at once. With g = dy
 // (weight + weight_offset) and h = (x - mean) rstd: dx = rstd (g - mean(g) - h mean(g h)) (+ dsum),
 // and the chunk's sums of dy h and dy, in an order that the shape alone decides. kOnce: a thread
 // has one group of a row at most, whose sums are in registers; otherwise they lie in the partial
@@ -128,9 +128,8 @@ __global__ void __launch_bounds__(kMostThreadsOfRow) GradKernel(NormGradArgs arg
   using Group = Vec<T, kGroup>;
   const int64_t n = args.n;
   const T* weight = static_cast<const T*>(args.weight);
-  const int64_t chunks = (args.rows + kNormGradRows - 1) / kNormGradRows;
   int turn = 0;
-  for (int64_t chunk = blockIdx.x; chunk < chunks; chunk += gridDim.x) {
+  for (int64_t chunk = blockIdx.x; chunk < args.chunks.count(); chunk += gridDim.x) {
     const auto partial = [&](void* sums) {
       return sums == nullptr ? nullptr : static_cast<W*>(sums) + chunk * n;
     };
@@ -145,8 +144,8 @@ __global__ void __launch_bounds__(kMostThreadsOfRow) GradKernel(NormGradArgs arg
     };
     ColumnSums<W, kGroup> sums;
     if constexpr (!kOnce) EachGroup<kGroup>(n, [&](int64_t i) { store(i, sums); });
-    const int64_t end = min((chunk + 1) * kNormGradRows, args.rows);
-    for (int64_t first = chunk * kNormGradRows; first < end; first += blockDim.y) {
+    const auto [begin, end] = args.chunks.RowsOf(chunk);
+    for (int64_t first = begin; first < end; first += blockDim.y) {
       const int64_t row = first + threadIdx.y;
       const bool there = row < end;
       const T* x = static_cast<const T*>(args.x) + row * n;
@@ -253,7 +252,7 @@ void BackwardCuda(const NormGradArgs& args) {
       const int64_t rows = once ? std::clamp<int64_t>(kThreadsOfRows / threads, 1, 16) : 1;
       const size_t shared = rows > 1 ? threads * sizeof(ColumnSums<Wide<T>, kGroup>) : 0;
       Launch("norm gradient",
-             {GridForRows((args.rows + kNormGradRows - 1) / kNormGradRows),
+             {GridForRows(args.chunks.count()),
               dim3(static_cast<unsigned>(threads), static_cast<unsigned>(rows)), shared},
              once ? GradKernel<T, kGroup, true> : GradKernel<T, kGroup, false>, args);
     });

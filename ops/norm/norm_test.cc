@@ -4,8 +4,11 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <optional>
+#include <vector>
 
 #include "autograd/autograd.h"
+#include "core/thread_communicator.h"
 #include "core/thread_pool.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/testing/op_check.h"
@@ -175,6 +178,42 @@ TEST(NormTest, GradientBitsDoNotDependOnThreads) {
   SetNumThreads(3);
   EXPECT_EQ(run(), one);
   SetNumThreads(AvailableCores());
+}
+
+// Gradients of weights in a tree over tokens: the same bits whoever has which tokens, and those of
+// the sum over all of them but for rounding.
+TEST(NormTest, TreesOverTokensDoNotDependOnRanks) {
+  for (const Shape& shape :
+       {Shape{3, 21, 17}, Shape{1, 5, 4}, Shape{2, 700, 3}, Shape{2, 6, 2, 5}}) {
+    const int64_t n = shape[-1];
+    for (const bool centered : {true, false}) {
+      const auto step = [&](const Tensor& x, const Tensor& dy,
+                            const std::optional<TokenTree>& tree) {
+        const Tensor own = RequireGrad(CastCopy(x, DType::kFloat32));
+        const Tensor w = RequireGrad(CastCopy(RandomTensor({n}, 2), DType::kFloat32));
+        const Tensor b = RequireGrad(CastCopy(RandomTensor({n}, 3), DType::kFloat32));
+        const ResidualNorm y = centered ? LayerNormResidual(own, {}, w, b, 1e-5, tree)
+                                        : RmsNormResidual(own, {}, w, 1e-5, 0, tree);
+        Backward({y.normed}, {CastCopy(dy, DType::kFloat32)});
+        return std::vector<Tensor>{Grad(w), centered ? Grad(b) : Grad(w)};
+      };
+      const Tensor x = RandomTensor(shape, 1);
+      const Tensor dy = RandomTensor(shape, 4);
+      const std::vector<Tensor> one = step(x, dy, TokenTree{});
+      const std::vector<Tensor> plain = step(x, dy, std::nullopt);
+      for (size_t i = 0; i < one.size(); ++i) ExpectClose(one[i], plain[i], 1e-5, "sums");
+      for (const int ranks : {2, 4, 8}) {
+        RunRanks(ranks, [&](std::shared_ptr<Communicator> world) {
+          const Share share = EvenShare(shape[1], ranks, world->rank());
+          const auto part = [&](const Tensor& t) { return Slice(t, 1, share.begin, share.count); };
+          const std::vector<Tensor> own = step(part(x), part(dy), TokenTree{world});
+          for (size_t i = 0; i < one.size(); ++i) {
+            EXPECT_EQ(own[i].ToVector<float>(), one[i].ToVector<float>()) << ranks << " " << shape;
+          }
+        });
+      }
+    }
+  }
 }
 
 TEST(NormTest, RefusesWrongShapes) {

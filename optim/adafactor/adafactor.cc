@@ -20,9 +20,7 @@ double GlobalNumel(const Parameter& p) {
 
 // 0-d float64: the root mean square over the whole parameter of what is this rank's part of it.
 Tensor RootMeanSquare(const Parameter& p, const Tensor& part) {
-  const Tensor sum = SquareSum(part);
-  SumOverParts(p, sum);
-  return Sqrt(Mul(sum, 1.0 / GlobalNumel(p)));
+  return Sqrt(Mul(SquareSum(part, &p), 1.0 / GlobalNumel(p)));
 }
 
 // The box of a tensor that lacks dim `dim` of the box's.

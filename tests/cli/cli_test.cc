@@ -59,7 +59,7 @@ std::string Hostile(const std::string& header, size_t size, uint64_t length = 0)
 TEST_F(CliTest, HelpOfEveryCommand) {
   const std::string help = Output({"--help"});
   EXPECT_EQ(Output({"-h"}), help);
-  for (const char* command : {"train", "eval", "models", "forward", "generate", "tokenize",
+  for (const char* command : {"train", "plan", "eval", "models", "forward", "generate", "tokenize",
                               "train-tokenizer", "inspect", "convert", "merge"}) {
     EXPECT_NE(help.find(Concat("\n  ", command, " ")), std::string::npos) << command;
     const std::string text = Output({command, "--help"});
@@ -71,9 +71,10 @@ TEST_F(CliTest, HelpOfEveryCommand) {
 TEST_F(CliTest, HelpIsAtMostAHundredColumnsWide) {
   std::vector<Arguments> commands = {{}};
   for (const char* command :
-       {"train",   "generate", "serve",   "eval",     "predict",         "embed",      "rerank",
-        "explain", "models",   "forward", "tokenize", "train-tokenizer", "corpus",     "inspect",
-        "report",  "convert",  "merge",   "quantize", "launch",          "completion", "manual"}) {
+       {"train",  "generate",   "serve",  "eval",    "predict",  "embed",
+        "rerank", "explain",    "models", "forward", "tokenize", "train-tokenizer",
+        "corpus", "inspect",    "report", "convert", "merge",    "quantize",
+        "launch", "completion", "manual", "plan"}) {
     commands.push_back({command});
   }
   for (const char* step : {"urls", "fetch", "extract", "clean", "dedup", "shuffle", "split", "mix",

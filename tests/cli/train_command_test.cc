@@ -4,10 +4,12 @@
 #include <sys/file.h>
 
 #include <algorithm>
+#include <fstream>
 #include <sstream>
 #include <string>
 #include <vector>
 
+#include "nlohmann/json.hpp"
 #include "tests/cli/cli_runs.h"
 #include "tests/process/shell.h"
 
@@ -344,6 +346,38 @@ TEST_F(TrainCommandTest, ExplainSaysWhatBecomesOfEachKey) {
   EXPECT_EQ(Output({"explain", "--no_such_flag", "3", "--lr=1"}),
             "lr\thonoured\ta key of a run\nno_such_flag\trefused\tunknown key\n");
   ExpectError({"explain", "gpt-tiny", "ds.json"}, 2, "'ds.json' was not expected");
+}
+
+TEST_F(TrainCommandTest, APlanIsOfEveryRankAndWritesNothing) {
+  const std::string text = Write("text", std::string(4000, 'a'));
+  const Arguments run = {"gpt-tiny", "--data", text, "--seq-len", "32", "--max-steps", "3"};
+  Arguments plan = {"plan", "--json", "--ranks", "4", "--tp", "2", "--zero", "1"};
+  plan.insert(plan.end(), run.begin(), run.end());
+  const auto json = nlohmann::json::parse(Output(plan));
+  ASSERT_EQ(json.at("ranks").size(), 4U);
+  for (const auto& rank : json.at("ranks")) {
+    EXPECT_GT(rank.at("peak_bytes").get<int64_t>(), rank.at("parameters_bytes").get<int64_t>());
+    EXPECT_EQ(rank.at("host_bytes"), 0);
+    EXPECT_GT(rank.at("sent_bytes").at("tp"), 0);
+  }
+  // One rank's peak is what the run reports.
+  Arguments one = {"plan", "--json"};
+  one.insert(one.end(), run.begin(), run.end());
+  const auto planned = nlohmann::json::parse(Output(one)).at("ranks")[0].at("peak_bytes");
+  Arguments train = {"train", "--out", Path("planned")};
+  train.insert(train.end(), run.begin(), run.end());
+  Output(train);
+  std::ifstream rows(Path("planned/metrics.jsonl"));
+  std::string row;
+  std::getline(rows, row);
+  const auto peak = nlohmann::json::parse(row).at("peak_bytes").get<double>();
+  EXPECT_NEAR(planned.get<double>(), peak, 1e-3 * peak);
+  EXPECT_NE(Output({"plan", "gpt-tiny", "--seq-len", "32"}).find("the data are not there"),
+            std::string::npos);
+  ExpectError({"plan"}, 2, "a preset or a model folder is missing");
+  ExpectError({"plan", "gpt-tiny", "--ranks", "3", "--tp", "2"}, 2, "tp 2");
+  ExpectError({"plan", "gpt-tiny", "--fit", "much"}, 2, "--fit");
+  ExpectError({"plan", "gpt-tiny", "--machine", Path("nowhere")}, 2, "nowhere");
 }
 
 TEST_F(TrainCommandTest, LaunchTakesTheHostFileByItsShortName) {

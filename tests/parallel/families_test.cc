@@ -87,8 +87,8 @@ void CollectGradients(Model& model, Outcome* outcome) {
 }
 
 Outcome OneProcess(const FamilyCase& family, bool recompute = false, bool keep_logits = false,
-                   uint64_t variation = 0) {
-  const auto model = Build(family, {}, recompute);
+                   uint64_t variation = 0, bool deterministic = false) {
+  const auto model = Build(family, {.deterministic = deterministic}, recompute);
   RunOptions options = Options();
   options.keep_logits = keep_logits;
   options.context.micro_batch = variation;
@@ -148,6 +148,56 @@ TEST_P(FamiliesTest, TensorAndSequenceParallel) {
         }
       });
       EXPECT_LE(Distance(outcome, reference), kTolerance) << where;
+    }
+  }
+}
+
+// Sums over what is cut: a deterministic model has the same bits on 1, 2, 4 and 8 ranks, also where
+// they share out the sequence. (But a head that sees masked tokens alone sees all of these.)
+TEST_P(FamiliesTest, SumsInTreesKeepEveryBit) {
+  const auto step = [&](const nn::BuildContext& context, Outcome* outcome) {
+    const auto model = Build(GetParam(), context, context.tensor_parallel != nullptr);
+    const Tensor loss = model->Run(GetParam().inputs(0), Options()).at(keys::kLoss);
+    Backward(loss);
+    for (nn::Parameter* p : model->Parameters()) EXPECT_EQ(p->gradient_group, nullptr) << p->name;
+    const Group alone = SingleProcessCommunicator();
+    const Group& ranks = context.tensor_parallel == nullptr ? alone : context.tensor_parallel;
+    for (int turn = 0; turn < ranks->size(); ++turn) {
+      if (turn == ranks->rank()) {
+        if (turn == 0) outcome->loss = loss.Item();
+        EXPECT_EQ(loss.Item(), outcome->loss);
+        CollectGradients(*model, outcome);
+      }
+      ranks->Barrier();
+    }
+  };
+  Outcome reference;
+  step({.deterministic = true}, &reference);
+  const Outcome plain = OneProcess(GetParam());
+  EXPECT_NEAR(reference.loss, plain.loss, kTolerance * plain.loss);
+  EXPECT_LE(Distance(reference, plain), kTolerance);
+  const std::string name = GetParam().name;
+  const bool picks_tokens =
+      name.find("masked_lm") != std::string::npos || name == "bert_pretraining";
+  for (const auto& [ranks, sequence] :
+       {std::pair(2, false), {4, false}, {8, false}, {2, true}, {4, true}}) {
+    const std::string where = Concat(" on ", ranks, sequence ? " with the sequence" : "");
+    Outcome outcome;
+    RunRanks(ranks, [&, sequence = sequence](std::shared_ptr<Communicator> world) {
+      step({.tensor_parallel = world, .sequence_parallel = sequence, .deterministic = true},
+           &outcome);
+    });
+    if (sequence && picks_tokens) {
+      EXPECT_NEAR(outcome.loss, reference.loss, kTolerance * reference.loss) << where;
+      EXPECT_LE(Distance(outcome, reference), kTolerance) << where;
+      continue;
+    }
+    EXPECT_EQ(outcome.loss, reference.loss) << where;
+    for (const auto& [parameter, values] : reference.gradients) {
+      const std::vector<float>& actual = outcome.gradients[parameter];
+      size_t differ = 0;
+      for (size_t i = 0; i < values.size(); ++i) differ += actual[i] != values[i];
+      EXPECT_EQ(differ, 0u) << parameter << " of " << values.size() << where;
     }
   }
 }
@@ -636,13 +686,13 @@ class ExpertFamiliesTest : public FamiliesTest {};
 
 // Two ranks have a share of the experts each, and other rows: the bits of each alone.
 TEST_P(ExpertFamiliesTest, ExpertParallel) {
-  const std::vector<Outcome> alone = {OneProcess(GetParam(), false, false, 0),
-                                      OneProcess(GetParam(), false, false, 1)};
+  const std::vector<Outcome> alone = {OneProcess(GetParam(), false, false, 0, true),
+                                      OneProcess(GetParam(), false, false, 1, true)};
   for (const bool recompute : {false, true}) {
     RunRanks(2, [&](std::shared_ptr<Communicator> world) {
       const auto rank = static_cast<size_t>(world->rank());
       const auto model =
-          Build(GetParam(), {.expert_parallel = world, .gradients_by_source = true}, recompute);
+          Build(GetParam(), {.expert_parallel = world, .deterministic = true}, recompute);
       RunOptions options = Options();
       options.context.micro_batch = rank;
       const Tensor loss = model->Run(GetParam().inputs(rank), options).at(keys::kLoss);

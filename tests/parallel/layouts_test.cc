@@ -49,7 +49,12 @@ struct Layout {
   int cp = 1;  // divides dp
 
   int world() const { return dp * tp * pp; }
-  bool same_bits() const { return tp == 1 && cp == 1 && (deterministic || dp == 1); }
+  bool same_bits() const {
+    const bool in_order = deterministic ? kSumLeaves % tp == 0 : dp == 1 && tp == 1;
+    // Whose statistics of a parameter are sums over what tp cuts.
+    const bool sums_parts = tp > 1 && (optimizer == "adafactor" || optimizer == "lamb");
+    return in_order && cp == 1 && !sums_parts;
+  }
   // Of losses, relative, where sums are split otherwise. Signs and orthogonal matrices amplify it.
   double tolerance() const {
     if (dtype != "float32") return 5e-3;

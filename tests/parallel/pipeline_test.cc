@@ -299,8 +299,8 @@ TEST_P(PipelineTest, TensorParallelStagesAgree) {
   }
 }
 
-// The order in which one process sums norms; one owner each; replicas share one storage on a rank.
-TEST_P(PipelineTest, EveryParameterHasItsPlaceAndOneOwner) {
+// Replicas share one storage on a rank.
+TEST_P(PipelineTest, EveryParameterHasOneOwner) {
   std::vector<std::string> names;
   {
     const auto whole = models::BuildModel(GetParam().config, {.device = Device::Meta()});
@@ -316,13 +316,10 @@ TEST_P(PipelineTest, EveryParameterHasItsPlaceAndOneOwner) {
     const Stage stage = BuildStage(GetParam(), layout, mesh, cuts);
     for (int turn = 0; turn < 2; ++turn) {
       for (size_t i = 0; turn == world->rank() && i < names.size(); ++i) {
-        EXPECT_EQ(stage.IndexOf(names[i]), static_cast<int64_t>(i)) << names[i];
         if (stage.Owns(names[i])) ++owners[i];
       }
       world->Barrier();
     }
-    EXPECT_EQ(stage.num_parameters(), std::ssize(names));
-    EXPECT_EQ(stage.IndexOf("no.such.parameter"), -1);
     EXPECT_FALSE(stage.Owns("no.such.parameter"));
     std::set<std::string> seen;
     for (const optim::Parameter& p : stage.OptimizedParameters()) {

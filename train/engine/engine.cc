@@ -145,7 +145,10 @@ StepResult Engine::ResultOf(const StepOutputs& outputs) const {
   StepResult result;
   for (const Tensor& loss : outputs.losses) result.losses.push_back(dist::NumberOf(loss));
   for (const Tensor& counts : outputs.counts) {
-    if (counts.device().is_meta()) break;
+    if (counts.device().is_meta()) {
+      result.counts.emplace_back(counts.numel(), std::numeric_limits<double>::quiet_NaN());
+      continue;
+    }
     result.counts.push_back(CopyTo(counts, Device::Cpu()).ToVector<double>());
   }
   for (const auto& values : outputs.auxiliaries) {

@@ -2,6 +2,7 @@
 #include "train/engine/pipelined_step.h"
 
 #include <functional>
+#include <limits>
 #include <string>
 #include <utility>
 
@@ -18,8 +19,10 @@ std::vector<Tensor> ShareCounts(const std::vector<Tensor>& mine, int64_t micro_b
                                 dist::PipelineExecutor* executor) {
   std::vector<double> numbers;
   for (const Tensor& counts : mine) {
-    if (counts.device().is_meta()) break;
-    const std::vector<double> own = CopyTo(counts, Device::Cpu()).ToVector<double>();
+    const std::vector<double> own =
+        counts.device().is_meta() ? std::vector<double>(static_cast<size_t>(counts.numel()),
+                                                        std::numeric_limits<double>::quiet_NaN())
+                                  : CopyTo(counts, Device::Cpu()).ToVector<double>();
     numbers.insert(numbers.end(), own.begin(), own.end());
   }
   const std::vector<double> all = executor->ShareLosses(numbers);

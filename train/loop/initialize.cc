@@ -133,8 +133,8 @@ Status CheckBuiltModel(const models::Model& model, const dist::Stage* stage,
   if (tp != config.tp) return differs("tp", config.tp, tp);
   if (pp != config.pp) return differs("pp", config.pp, pp);
   if (ep != config.ep) return differs("ep", config.ep, ep);
-  if (ep > 1 && config.deterministic && !build.gradients_by_source) {
-    return InvalidArgument("the model was built without gradients_by_source, which deterministic ",
+  if (ep > 1 && config.deterministic && !build.deterministic) {
+    return InvalidArgument("the model was built without deterministic, which deterministic ",
                            "needs with ep ", ep);
   }
   const DType dtype = *ParseDType(config.dtype);

@@ -257,7 +257,7 @@ TEST(InitializeTest, RanksShareExpertsAsTheConfigurationSays) {
     auto shared = BuildGpt({.expert_parallel = mesh->ep()});
     ASSERT_TRUE(shared.ok());
     EXPECT_EQ(Refusal(Initialize(**shared, exact, {.mesh = *mesh})),
-              "the model was built without gradients_by_source, which deterministic needs with ep "
+              "the model was built without deterministic, which deterministic needs with ep "
               "2");
   });
 }

@@ -96,7 +96,7 @@ StatusOr<nn::BuildContext> BuildContextOf(const RunConfig& config, const dist::M
   context.sequence_parallel = config.sequence_parallel && config.tp > 1;
   if (mesh.cp()->size() > 1) context.context_parallel = mesh.cp();
   if (mesh.ep()->size() > 1) context.expert_parallel = mesh.ep();
-  context.gradients_by_source = config.deterministic;
+  context.deterministic = config.deterministic;
   if (!config.grad_dtype.empty()) context.grad_dtype = ParseDType(config.grad_dtype);
   return context;
 }

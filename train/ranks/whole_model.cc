@@ -35,11 +35,13 @@ Tensor Gather(models::Model& model, const dist::Mesh& mesh, dist::ParameterStore
   return whole;
 }
 
-// Names and shapes of the whole model, without data.
+// Names and shapes of the whole model, without data. Where the model itself is on meta, they are
+// not counted with it.
 StatusOr<std::unique_ptr<models::Model>> ShapeOf(const models::Model& model) {
+  const bool is_counted = model.build().device == Device::Meta();
   nn::BuildContext dry;
   dry.dtype = model.build().dtype;
-  dry.device = Device::Meta();
+  dry.device = Device::Meta(is_counted ? DeviceType::kCuda : DeviceType::kCpu);
   dry.initialise = false;
   return models::BuildModel(model.config(), dry);
 }
@@ -54,7 +56,7 @@ Status SaveWholeModel(models::Model& model, const dist::Mesh& mesh, dist::Parame
   models::SaveOptions options;
   dist::GatheredScope scope;
   options.gather = [&](nn::Parameter& p) { return Gather(model, mesh, store, p, &scope); };
-  options.write = mesh.prints();
+  options.write = mesh.prints() && !model.build().device.is_meta();
   options.files = files;
   return Agree(mesh, models::SaveModel(**shape, folder, tokenizer, options));
 }
@@ -69,7 +71,7 @@ Status SaveWholeAdapter(models::Model& model, const models::AdapterConfig& confi
   dist::GatheredScope scope;
   models::SaveAdapterOptions options;
   options.gather = [&](nn::Parameter& p) { return Gather(model, mesh, store, p, &scope); };
-  options.write = mesh.prints();
+  options.write = mesh.prints() && !model.build().device.is_meta();
   return Agree(mesh, models::SaveAdapter(**shape, config, *adapter, folder, options));
 }
 

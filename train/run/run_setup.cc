@@ -245,16 +245,18 @@ Status CountParameters(Plan* plan) {
   return OkStatus();
 }
 
-// Collective over the mesh's world.
-Status BuildTheModel(const nn::BuildContext& build, const dist::Mesh& mesh, Plan* plan) {
+// The model's configuration is then the one that is built.
+Status ApplyData(Plan* plan) {
   plan->base.Change(*plan->setup.data.model_changes);
   plan->shape.reset();
-  TESSERA_RETURN_IF_ERROR(Agree(mesh, CountParameters(plan)));
-  TESSERA_ASSIGN_OR_RETURN(
-      plan->setup.model,
-      BuildRankModel(plan->setup.config, mesh, build, dist::BlocksOf(plan->base.config, build),
-                     [plan](const nn::BuildContext& part) { return LoadPart(part, plan); }));
-  return OkStatus();
+  return CountParameters(plan);
+}
+
+// Collective over the mesh's world.
+StatusOr<std::unique_ptr<models::Model>> BuildTheModel(const nn::BuildContext& build,
+                                                       const dist::Mesh& mesh, Plan* plan) {
+  return BuildRankModel(plan->setup.config, mesh, build, dist::BlocksOf(plan->base.config, build),
+                        [plan](const nn::BuildContext& part) { return LoadPart(part, plan); });
 }
 
 // --- Ranks ---------------------------------------------------------------------------------------
@@ -358,8 +360,28 @@ StatusOr<RunSetup> PrepareRun(const RunConfig& config, const dist::Mesh& mesh,
     const int mine = rank == 0 ? 0 : place.local_rank == 0 ? 1 : 2;
     TESSERA_RETURN_IF_ERROR(Agree(mesh, round == mine ? OpenTheData(&plan) : OkStatus()));
   }
-  TESSERA_RETURN_IF_ERROR(BuildTheModel(*build, mesh, &plan));
+  TESSERA_RETURN_IF_ERROR(Agree(mesh, ApplyData(&plan)));
+  TESSERA_ASSIGN_OR_RETURN(plan.setup.model, BuildTheModel(*build, mesh, &plan));
   return std::move(plan.setup);
+}
+
+StatusOr<OpenedRun> OpenRun(const RunConfig& config, const std::string& cache) {
+  const auto plan = std::make_shared<Plan>();
+  plan->setup.config = config;
+  plan->cache = cache;
+  TESSERA_RETURN_IF_ERROR(config.Validate());
+  TESSERA_RETURN_IF_ERROR(Describe(plan.get()));
+  TESSERA_RETURN_IF_ERROR(OpenTheData(plan.get()));
+  TESSERA_RETURN_IF_ERROR(ApplyData(plan.get()));
+  return OpenedRun{
+      .setup = std::shared_ptr<const RunSetup>(plan, &plan->setup),
+      .model = plan->base.config,
+      .build = [plan](const dist::Mesh& mesh,
+                      const Device& device) -> StatusOr<std::unique_ptr<models::Model>> {
+        TESSERA_ASSIGN_OR_RETURN(const nn::BuildContext build,
+                                 BuildContextOf(plan->setup.config, mesh, device));
+        return BuildTheModel(build, mesh, plan.get());
+      }};
 }
 
 StatusOr<RunSetup> PrepareEvaluation(const RunConfig& config, const nn::BuildContext& build,
@@ -373,7 +395,8 @@ StatusOr<RunSetup> PrepareEvaluation(const RunConfig& config, const nn::BuildCon
   TESSERA_RETURN_IF_ERROR(config.Validate());
   TESSERA_RETURN_IF_ERROR(Describe(&plan));
   TESSERA_RETURN_IF_ERROR(OpenTheData(&plan));
-  TESSERA_RETURN_IF_ERROR(BuildTheModel(build, {}, &plan));
+  TESSERA_RETURN_IF_ERROR(ApplyData(&plan));
+  TESSERA_ASSIGN_OR_RETURN(plan.setup.model, BuildTheModel(build, {}, &plan));
   return std::move(plan.setup);
 }
 

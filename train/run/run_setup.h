@@ -12,11 +12,13 @@
 #ifndef TESSERA_TRAIN_RUN_RUN_SETUP_H_
 #define TESSERA_TRAIN_RUN_RUN_SETUP_H_
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "base/json_member.h"
 #include "base/status.h"
 #include "data/dataset/dataset.h"
 #include "data/tokenizer/tokenizer.h"
@@ -52,6 +54,20 @@ StatusOr<dist::Mesh> MakeMesh(const RunConfig& config, const dist::Group& world)
 // (train/ranks/agreement.h).
 StatusOr<RunSetup> PrepareRun(const RunConfig& config, const dist::Mesh& mesh = {},
                               const std::optional<Device>& device = std::nullopt);
+
+// A run whose data are open and whose model is described, for any number of ranks in one process
+// (train/plan/plan.h).
+struct OpenedRun {
+  std::shared_ptr<const RunSetup> setup;  // without a model
+  JsonMember model;                       // its configuration
+  // A rank's part of the model. Collective over the mesh's world; one rank at a time.
+  std::function<StatusOr<std::unique_ptr<models::Model>>(const dist::Mesh& mesh,
+                                                         const Device& device)>
+      build;
+};
+// `cache` is where what is made of the data goes. Neither the run's directory nor this process's
+// threads are touched.
+StatusOr<OpenedRun> OpenRun(const RunConfig& config, const std::string& cache);
 
 // What PrepareEvaluation is told beside the configuration.
 struct EvaluationSetup {

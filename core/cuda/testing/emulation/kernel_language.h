@@ -11,6 +11,7 @@
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -84,6 +85,10 @@ inline int atomicMax(int* address, int value) {
   return std::exchange(*address, std::max(*address, value));
 }
 
+inline unsigned long long atomicAdd(unsigned long long* address, unsigned long long value) {
+  return std::atomic_ref(*address).fetch_add(value, std::memory_order_relaxed);
+}
+
 template <typename V>
 void __stwb(V* address, V value) {
   *address = value;
@@ -93,6 +98,8 @@ void __stcs(V* address, V value) {
   *address = value;
 }
 
+inline double __dadd_rn(double a, double b) { return a + b; }
+inline double __dsub_rn(double a, double b) { return a - b; }
 inline float __fmul_rn(float a, float b) { return a * b; }
 inline float __fdiv_rn(float a, float b) { return a / b; }
 inline float __fsqrt_rn(float a) { return std::sqrt(a); }

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+// `tessera plan`: what a run would take, without a run.
+#include "train/plan/plan.h"
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "dist/comm/launch_environment.h"
+#include "nlohmann/json.hpp"
+#include "tools/command_line.h"
+#include "tools/commands.h"
+#include "tools/run_flags.h"
+#include "tools/scratch_directory.h"
+#include "train/plan/fit.h"
+#include "train/plan/machine.h"
+
+namespace tessera::tools {
+namespace {
+
+struct PlanFlags {
+  RunFlags run;
+  int64_t ranks = 0;  // as the configuration says, else 1
+  bool json = false;
+  std::string machine;
+  std::string fit;
+};
+
+// Layouts that fit, a line or an object each.
+Status Fit(const train::RunConfig& config, const train::PlanOptions& options,
+           const PlanFlags& flags, const std::optional<train::Machine>& machine) {
+  const StatusOr<int64_t> bytes = train::ParseBytes(flags.fit);
+  if (!bytes.ok()) return InvalidArgument("--fit: ", Message(bytes.status()));
+  TESSERA_ASSIGN_OR_RETURN(const std::vector<train::FittedLayout> layouts,
+                           train::FindLayouts(config, options, *bytes, machine));
+  if (layouts.empty()) {
+    return InvalidArgument("--fit: no layout of ", options.ranks, " ranks fits ", flags.fit);
+  }
+  nlohmann::ordered_json json = {{"layouts", nlohmann::ordered_json::array()}};
+  std::string text;
+  for (const train::FittedLayout& layout : layouts) {
+    nlohmann::ordered_json entry = {{"flags", layout.Flags()},
+                                    {"peak_bytes", layout.plan.peak_bytes()},
+                                    {"host_bytes", layout.plan.host_bytes()}};
+    text += Concat(layout.Flags(), "  # ", WithThousands(layout.plan.peak_bytes()), " bytes");
+    if (layout.time) {
+      entry["step"] = layout.time->ToJson();
+      text += Concat(", ", layout.time->seconds, " s a step");
+    }
+    text += "\n";
+    json["layouts"].push_back(std::move(entry));
+  }
+  return WriteOut(flags.json ? json.dump() + "\n" : text);
+}
+
+Status RunPlan(const CLI::App& command, const PlanFlags& flags, WrittenNames* names) {
+  constexpr int64_t kMostRanks = 1 << 16;
+  if (flags.ranks < 0 || flags.ranks > kMostRanks) {
+    return InvalidArgument("--ranks: ", flags.ranks, " is not in 1 to ", kMostRanks);
+  }
+  const auto asked = static_cast<int>(std::max<int64_t>(1, flags.ranks));
+  TESSERA_ASSIGN_OR_RETURN(train::ResolvedRun run, flags.run.Resolve(command, asked, names));
+  TESSERA_RETURN_IF_ERROR(run.status());
+  if (run.config.model.empty()) return InvalidArgument("a preset or a model folder is missing");
+  if (run.resume) return InvalidArgument("--resume: a plan is of a whole run, not of its rest");
+  const ScratchDirectory scratch;
+  run.config.out = scratch.path();
+  TESSERA_RETURN_IF_ERROR(run.config.Validate());
+  const int ranks = flags.ranks > 0 ? asked : static_cast<int>(run.launch.ranks());
+  const train::PlanOptions options = {.ranks = ranks, .cache = JoinPath(scratch.path(), "data")};
+  std::optional<train::Machine> machine;
+  if (!flags.machine.empty()) {
+    TESSERA_ASSIGN_OR_RETURN(machine, train::ReadMachine(flags.machine));
+  }
+  if (!flags.fit.empty()) return Fit(run.config, options, flags, machine);
+  TESSERA_ASSIGN_OR_RETURN(const train::Plan plan, train::MakePlan(run.config, options));
+  nlohmann::ordered_json json = plan.ToJson();
+  std::string text = plan.Table();
+  if (machine) {
+    const StatusOr<train::StepTime> time = train::TimeOf(plan, *machine);
+    if (!time.ok()) {
+      return Failure(time.status().code(), flags.machine, ": ", Message(time.status()));
+    }
+    json["step"] = time->ToJson();
+    text += time->Text();
+    if (machine->device_memory > 0) {
+      const bool fits = plan.peak_bytes() <= machine->device_memory;
+      json["fits"] = fits;
+      text += fits ? "fits the device\n" : "does not fit the device\n";
+    }
+  }
+  return WriteOut(flags.json ? json.dump() + "\n" : text);
+}
+
+}  // namespace
+
+void AddPlanCommand(CLI::App& app, CommandState& state) {
+  CLI::App* command =
+      app.add_subcommand("plan", "Say what a run would take: memory, disk, communication");
+  auto flags = std::make_shared<PlanFlags>();
+  flags->run.Add(command);
+  command->add_option("--ranks", flags->ranks, "ranks of the run (default: 1)")->type_name("N");
+  command->add_flag("--json", flags->json, "print one JSON object");
+  command
+      ->add_option("--machine", flags->machine, "rates of a machine (JSON): adds the step's time")
+      ->type_name("FILE");
+  command->add_option("--fit", flags->fit, "list the layouts whose peak fits a device's memory")
+      ->type_name("SIZE");
+  command->footer(
+      "Takes the flags of `tessera train`. Nothing is trained, written or allocated; --data and\n"
+      "--out may be missing.\n"
+      "Examples:\n"
+      "  tessera plan gpt2 --data book.txt --batch-size 8\n"
+      "  tessera plan llama-3.2-1b --seq-len 8192 --ranks 8 --tp 2 --zero 1 --device cuda");
+  command->callback([command, flags, &state] {
+    state.run = [command, flags, &state] { return RunPlan(*command, *flags, &state.names); };
+  });
+}
+
+}  // namespace tessera::tools
