@@ -93,7 +93,10 @@ Tensor Unshard(const nn::Parameter& parameter, const Mesh& mesh) {
   const Tensor whole = parameter.elsewhere
                            ? Empty(parameter.placement.global_shape(), part.dtype(), part.device())
                            : Unshard(part, parameter.placement, mesh.tp()).ContiguousCopy();
-  ranks->Broadcast(whole, static_cast<int>(root.data<int64_t>()[0]))->Wait();
+  // A rank that is alone in a dry run hears of no owner: some other rank is.
+  const auto owner = static_cast<int>(root.data<int64_t>()[0]);
+  const bool alone = owner < 0 && whole.device().is_meta();
+  ranks->Broadcast(whole, alone ? (ranks->rank() + 1) % ranks->size() : owner)->Wait();
   return whole;
 }
 

@@ -327,6 +327,21 @@ constexpr char kMachine[] = R"({"float32_flops": 1e12, "memory_bandwidth": 1e11,
                                 "devices_per_node": 2, "device_memory": 16000000})";
 
 // Against a pencil.
+// Each rank has a share of the experts, and saving gathers those of the others.
+TEST_F(PlanTest, ExpertParallelRunsArePlanned) {
+  for (const char* zero : {"0", "1"}) {
+    RunConfig config = ConfigOf({{"ep", "2"}, {"zero", zero}});
+    config.model = "moe-tiny";
+    const auto plan = PlanOf(config, 2);
+    ASSERT_TRUE(plan.ok()) << Message(plan.status());
+    ASSERT_EQ(plan->ranks.size(), 2u);
+    for (const RankPlan& rank : plan->ranks) {
+      EXPECT_GT(rank.communication.at("ep").sent, 0);
+      EXPECT_GT(rank.peaks.at("save"), 0);
+    }
+  }
+}
+
 TEST_F(PlanTest, AStepTakesTheTimeOfItsParts) {
   const auto machine = ReadMachine(Put("machine.json", kMachine));
   ASSERT_TRUE(machine.ok()) << Message(machine.status());
