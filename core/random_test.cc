@@ -102,6 +102,10 @@ TEST(Uniform, RangeAndMoments) {
     ASSERT_GE(u, 0.0);
     ASSERT_LT(u, 1.0);
   }
+  // Two words are 53 bits, the first the lower ones.
+  const PhiloxWords w = RandomBlock(key, 3);
+  EXPECT_EQ(UniformDouble(key, 6), (w.v[1] + (w.v[0] >> 11) * 0x1p-21) * 0x1p-32);
+  EXPECT_EQ(UniformDouble(key, 7), (w.v[3] + (w.v[2] >> 11) * 0x1p-21) * 0x1p-32);
   // One value in about 2^25 would round up to the end without care.
   float narrow = 0;
   for (uint64_t i = 0; i < 4096; ++i) {
@@ -200,11 +204,18 @@ TEST(Fill, ScalarsAndBoxesOutside) {
   FillNormalBox(&scalar, {}, key, {});
   EXPECT_EQ(scalar, static_cast<float>(NormalDouble(key, 0)));
   const std::array<int64_t, 2> global = {4, 4};
-  const std::array<int64_t, 2> begin = {0, 3};
-  const std::array<int64_t, 2> size = {4, 2};
-  std::vector<float> out(8);
-  EXPECT_THROW(FillNormalBox(out.data(), {.global = global, .begin = begin, .size = size}, key, {}),
-               Error);
+  const auto fill = [&](const std::vector<int64_t>& begin, const std::vector<int64_t>& size) {
+    std::vector<float> out(32);
+    FillNormalBox(out.data(), {.global = global, .begin = begin, .size = size}, key, {});
+  };
+  EXPECT_NO_THROW(fill({0, 2}, {4, 2}));
+  EXPECT_NO_THROW(fill({4, 0}, {0, 4}));
+  EXPECT_THROW(fill({0, 3}, {4, 2}), Error);
+  EXPECT_THROW(fill({-1, 0}, {2, 4}), Error);
+  EXPECT_THROW(fill({0, 0}, {4, -1}), Error);
+  EXPECT_THROW(fill({0, 0}, {5, 1}), Error);
+  EXPECT_THROW(fill({0}, {4, 4}), Error);
+  EXPECT_THROW(fill({0, 0}, {4}), Error);
 }
 
 TEST(Fill, SameBitsWithAnyNumberOfThreads) {

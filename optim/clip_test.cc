@@ -160,6 +160,13 @@ TEST(ClipTest, SumsHoldTheSmallestAndTheLargest) {
   EXPECT_TRUE(std::isnan(sum({1.0, std::nan(""), HUGE_VAL})));
 }
 
+TEST(ClipTest, ASumIsOfTheWordsOfSquareWords) {
+  const Tensor words = SquareWords({Full({4}, 3.0)}, Device());
+  EXPECT_EQ(RoundedSum(words).ToVector<double>(), std::vector<double>{36});
+  EXPECT_THROW(RoundedSum(Zeros({3}, DType::kInt64)), Error);
+  EXPECT_THROW(RoundedSum(Zeros({kSumWords}, DType::kFloat64)), Error);
+}
+
 TEST(ClipTest, SmallNormsAreLeftAlone) {
   const std::vector<Parameter> parameters = {WithGrad("w", Full({4}, 0.25))};
   const ClipResult result = ClipGradNormInPlace(parameters, {.max_norm = 1});

@@ -43,6 +43,20 @@ TEST(ScheduleTest, LinearFallsEvenly) {
   EXPECT_EQ(At(config, 11), 0.2);
 }
 
+TEST(ScheduleTest, ALogarithmicWarmUpOfTwoStepsIsDoneAtOnce) {
+  const ScheduleConfig config{
+      .kind = "constant", .lr = 0.5, .warmup_steps = 2, .warmup_type = "log"};
+  EXPECT_DOUBLE_EQ(At(config, 1), 0.5);
+  EXPECT_EQ(At(config, 2), 0.5);
+}
+
+TEST(ScheduleTest, ARestartAtTheEndIsNone) {
+  const ScheduleConfig config{"cosine_with_restarts", 1.0, 0.25, 0, 10};
+  EXPECT_LT(At(config, 9), 0.5);
+  EXPECT_EQ(At(config, 10), 0.25);
+  EXPECT_EQ(At(config, 11), 0.25);
+}
+
 // Points of the half cosine known without computing one.
 TEST(ScheduleTest, CosineFallsAlongAHalfWave) {
   const ScheduleConfig config{"cosine", 3e-4, 1e-4, 10, 22};
@@ -138,8 +152,15 @@ TEST(ScheduleTest, RefusesBadConfigurations) {
   EXPECT_NE(message({"cosin", 1, 0, 0, 10}).find("'cosin'"), std::string::npos);
   EXPECT_EQ(message({"constant", -1, 0, 0, 0}).rfind("lr is -1", 0), 0u);
   EXPECT_EQ(message({"constant", NAN, 0, 0, 0}).rfind("lr is", 0), 0u);
+  EXPECT_EQ(message({"constant", INFINITY, 0, 0, 0}).rfind("lr is inf", 0), 0u);
   EXPECT_EQ(message({"constant", 1, 2, 0, 0}).rfind("min_lr is 2", 0), 0u);
   EXPECT_EQ(message({"constant", 1, NAN, 0, 0}).rfind("min_lr is", 0), 0u);
+  EXPECT_EQ(message({"constant", 1, -0.5, 0, 0}).rfind("min_lr is -0.5", 0), 0u);
+  for (const double first : {-0.5, double{NAN}, double{INFINITY}}) {
+    EXPECT_EQ(
+        message({.kind = "constant", .lr = 1, .warmup_min_lr = first}).rfind("warmup_min_lr is", 0),
+        0u);
+  }
   EXPECT_EQ(message({"constant", 1, 0, -1, 0}).rfind("warmup_steps is -1", 0), 0u);
   EXPECT_NE(message({"cosine", 1, 0, 0, 0}).find("total steps"), std::string::npos);
   EXPECT_NE(message({"linear", 1, 0, 0, -5}).find("total steps"), std::string::npos);
@@ -147,6 +168,27 @@ TEST(ScheduleTest, RefusesBadConfigurations) {
             "warmup_type 'slow' is unknown; expected linear, log, cosine or 1-sqrt");
   EXPECT_EQ(message({.kind = "warmup_stable_decay", .lr = 1, .total_steps = 5, .decay_steps = 6}),
             "lr_decay_steps is 6, expected 1 to 5, the steps of the schedule");
+  EXPECT_EQ(message({.kind = "warmup_stable_decay", .lr = 1, .total_steps = 5, .decay_steps = 0}),
+            "lr_decay_steps is 0, expected 1 to 5, the steps of the schedule");
+  EXPECT_EQ(message({.kind = "constant", .decay_type = "slow"}),
+            "lr_decay_type 'slow' is unknown; expected linear, cosine or 1-sqrt");
+}
+
+TEST(ScheduleTest, TheLimitsAreAllowed) {
+  EXPECT_EQ(At({"constant", 0, 0, 0, 0}, 1), 0);
+  EXPECT_EQ(At({"linear", 1, 1, 0, 1}, 1), 1);
+  EXPECT_EQ(At({.kind = "warmup_stable_decay", .lr = 1, .total_steps = 4, .decay_steps = 4}, 4), 0);
+}
+
+// FlagAI decays over all steps, warm-up included, and past its end nothing is left to decay.
+TEST(ScheduleTest, AfterAWarmUpOfAllStepsTheRateIsTheLeast) {
+  const ScheduleConfig config{.kind = "cosine",
+                              .lr = 1,
+                              .warmup_steps = 10,
+                              .total_steps = 10,
+                              .counting = ScheduleCounting::kFlagAi};
+  EXPECT_EQ(At(config, 11), 1);
+  EXPECT_NEAR(At(config, 12), 0, 1e-15);
 }
 
 }  // namespace

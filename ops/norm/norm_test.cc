@@ -158,11 +158,15 @@ TEST(NormTest, WithoutAResidualTheSumIsX) {
 
 TEST(NormTest, OnlyTheSumIsUsed) {
   const Tensor x = RequireGrad(Full({2, 3}, 1.0));
+  const Tensor residual = RequireGrad(Full({2, 3}, 2.0));
   const Tensor w = RequireGrad(Full({3}, 1.0));
-  const ResidualNorm out = LayerNormResidual(x, Full({2, 3}, 2.0), w, Tensor(), 1e-5);
+  const Tensor b = RequireGrad(Full({3}, 1.0));
+  const ResidualNorm out = LayerNormResidual(x, residual, w, b, 1e-5);
   Backward({out.sum}, {Full({2, 3}, 3.0)});
   EXPECT_EQ(Grad(x).ToVector<float>()[5], 3.0f);
+  EXPECT_EQ(Grad(residual).ToVector<float>()[5], 3.0f);
   EXPECT_FALSE(Grad(w).defined());
+  EXPECT_FALSE(Grad(b).defined());
 }
 
 TEST(NormTest, GradientBitsDoNotDependOnThreads) {
@@ -216,10 +220,28 @@ TEST(NormTest, TreesOverTokensDoNotDependOnRanks) {
   }
 }
 
+// A share without tokens adds nothing to the others' sums, not even a zero's sign.
+TEST(NormTest, AShareWithoutTokensIsANegativeZero) {
+  const Tensor w = RequireGrad(Full({4}, 1.0));
+  Backward({LayerNorm(Zeros({2, 0, 4}), w, Tensor(), 1e-5, TokenTree{})}, {Zeros({2, 0, 4})});
+  for (const float g : Grad(w).ToVector<float>()) {
+    EXPECT_EQ(g, 0.0f);
+    EXPECT_TRUE(std::signbit(g));
+  }
+}
+
 TEST(NormTest, RefusesWrongShapes) {
   EXPECT_THROW(LayerNorm(Zeros({2, 3}), Zeros({2}), Tensor(), 1e-5), Error);
   EXPECT_THROW(RmsNorm(Zeros({2, 3}), Zeros({3}, DType::kFloat64), 1e-5), Error);
   EXPECT_THROW(LayerNormResidual(Zeros({2, 3}), Zeros({3}), Tensor(), Tensor(), 1e-5), Error);
+  for (const Tensor& x : {Zeros({2, 3}, DType::kInt64), Zeros({})}) {
+    try {
+      LayerNorm(x, Tensor(), Tensor(), 1e-5);
+      ADD_FAILURE() << x;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.detail().rfind("cannot normalise", 0), 0u) << error.what();
+    }
+  }
 }
 
 }  // namespace
