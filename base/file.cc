@@ -166,6 +166,23 @@ Status CheckIsOnDisk(const std::string& path) {
   return mounted_internal::Find(path) ? SystemFailure(EROFS, path) : OkStatus();
 }
 
+// Whether a failed look at a path says that nothing is there, or that no file can have that name.
+bool SaysMissing(int error) {
+  return error == ENOENT || error == ENOTDIR || error == ENAMETOOLONG || error == ELOOP;
+}
+
+// For what must be sure of it.
+bool IsSurelyDirectory(const std::string& path) {
+  struct stat info;
+  return stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode);
+}
+
+// A file of sysfs says that it has a page, and has less.
+bool SaysItsSize(int fd, const struct stat& info) {
+  struct statfs system;
+  return S_ISREG(info.st_mode) && fstatfs(fd, &system) == 0 && system.f_type != SYSFS_MAGIC;
+}
+
 // A pipe of the shell's (`<(command)`, `|`), which has no name and somebody at its other end.
 bool IsAnonymousPipe(int fd) {
   struct statfs info;
@@ -256,18 +273,21 @@ std::string JoinPath(std::string_view directory, std::string_view name) {
   return path.append(name);
 }
 
+// A path exists unless the system says that it does not. Where the system cannot tell (a failing
+// disk, a folder that may not be searched, a server that has lost the file), whoever opens the path
+// next gets that error and reports it. The answer "no" would silently leave out a file that exists.
 bool PathExists(const std::string& path) {
   if (const auto place = mounted_internal::Find(path)) {
     return place->file() != nullptr || place->is_directory();
   }
   struct stat info;
-  return stat(path.c_str(), &info) == 0;
+  return stat(path.c_str(), &info) == 0 || !SaysMissing(errno);
 }
 
 bool IsDirectory(const std::string& path) {
   if (const auto place = mounted_internal::Find(path)) return place->is_directory();
   struct stat info;
-  return stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode);
+  return stat(path.c_str(), &info) == 0 ? S_ISDIR(info.st_mode) : !SaysMissing(errno);
 }
 
 StatusOr<std::vector<std::string>> ListDirectory(const std::string& path) {
@@ -288,12 +308,12 @@ Status MakeDirectories(const std::string& path) {
     const std::string part = whole.substr(0, end);
     if (mkdir(part.c_str(), 0777) != 0 && errno != EEXIST) {
       const int error = errno;  // there may be one where none may be made
-      if (!IsDirectory(part)) return SystemFailure(error, path);
+      if (!IsSurelyDirectory(part)) return SystemFailure(error, path);
     }
     if (end == std::string::npos) break;
   }
   // What exists may be something else, or a link that leads nowhere.
-  return IsDirectory(path) ? OkStatus() : SystemFailure(ENOTDIR, path);
+  return IsSurelyDirectory(path) ? OkStatus() : SystemFailure(ENOTDIR, path);
 }
 
 Status RemoveAll(const std::string& path) {
@@ -350,6 +370,9 @@ StatusOr<std::string> ReadFile(const std::string& path) {
     }
     if (got == 0) break;
     size += static_cast<size_t>(got);
+  }
+  if (static_cast<int64_t>(size) < info.st_size && SaysItsSize(fd.get(), info)) {
+    return Failure(StatusCode::kDataLoss, path, ": was cut short while it was read");
   }
   content.resize(size);
   return content;
@@ -433,7 +456,9 @@ StatusOr<AtomicFile> AtomicFile::Create(const std::string& path) {
   }
   file.temporary_ = TemporaryFor(destination);
   file.path_ = std::move(destination);
-  file.descriptor_ = OpenRetrying(file.temporary_, O_WRONLY | O_CREAT | O_TRUNC, 0666);
+  // Of an earlier process of this number, or somebody's link to a file of ours: neither is written.
+  unlink(file.temporary_.c_str());
+  file.descriptor_ = OpenRetrying(file.temporary_, O_WRONLY | O_CREAT | O_EXCL, 0666);
   if (file.descriptor_ < 0) return SystemFailure(errno, path);
   return file;
 }

@@ -138,6 +138,19 @@ TEST_F(FileTest, AFifoWithoutAnOtherEndIsRefused) {
   writer.join();
 }
 
+// Whoever may write into a folder can foresee the names of temporary files there.
+TEST_F(FileTest, DoesNotWriteThroughLinksThatStandInForTemporaryFiles) {
+  Write(Path("victim"), "untouched");
+  for (int i = 0; i < 200; ++i) {
+    const std::string name = Concat("f.tmp-", getpid(), "-", i);
+    ASSERT_EQ(symlink(Path("victim").c_str(), Path(name).c_str()), 0);
+  }
+  ASSERT_TRUE(WriteFileAtomically(Path("f"), "new").ok());
+  EXPECT_EQ(Read(Path("f")), "new");
+  EXPECT_EQ(Read(Path("victim")), "untouched");
+  EXPECT_LT(Names().size(), 202u) << "no link was met";
+}
+
 TEST_F(FileTest, ReplacesFilesWhole) {
   Write(Path("f"), "old");
   ASSERT_TRUE(WriteFileAtomically(Path("f"), "new").ok());

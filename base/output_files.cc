@@ -95,20 +95,30 @@ Status WriteLockHolder(int file, const std::string& path) {
   char host[256] = {};
   gethostname(host, sizeof(host) - 1);
   const std::string text = Concat("process ", getpid(), " on ", host, "\n");
-  if (ftruncate(file, 0) == 0 &&
-      pwrite(file, text.data(), text.size(), 0) == static_cast<ssize_t>(text.size())) {
-    return OkStatus();
+  if (ftruncate(file, 0) != 0) return SystemFailure(errno, path);
+  for (size_t done = 0; done < text.size();) {
+    const ssize_t written =
+        pwrite(file, text.data() + done, text.size() - done, static_cast<off_t>(done));
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) return SystemFailure(written < 0 ? errno : ENOSPC, path);
+    done += static_cast<size_t>(written);
   }
-  return SystemFailure(errno, path);
+  return OkStatus();
 }
 
 Status OutputLock::Take(const std::string& path, std::optional<OutputLock>* lock) {
   const std::string name = path + ".lock";
   for (;;) {
     const int file = open(name.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+    if (file < 0 && errno == EINTR) continue;
     if (file < 0) return SystemFailure(errno, name, ": cannot write");
     OutputLock mine(name, -1);
     if (flock(file, LOCK_EX | LOCK_NB) != 0) {
+      if (errno != EWOULDBLOCK) {
+        const int error = errno;
+        close(file);
+        return SystemFailure(error, name, ": cannot lock");
+      }
       const std::string holder = LockHolderOf(file);
       close(file);
       return Failure(StatusCode::kFailedPrecondition, path, ": ", holder,

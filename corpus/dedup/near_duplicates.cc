@@ -297,8 +297,8 @@ StatusOr<Counts> DropNearDuplicates(const DedupOptions& options, const RunContex
       const std::span<const Drop> gone = drops.Of(document.number);
       if (gone.empty()) return {};
       std::string id(gone[0].id_bytes, '\0');
-      ids.Read(gone[0].id_offset, id.data(), id.size()).IgnoreError();
-      return {gone[0].known != 0 ? "near_known" : "near_duplicate", id};
+      Status read = ids.Read(gone[0].id_offset, id.data(), id.size());
+      return {gone[0].known != 0 ? "near_known" : "near_duplicate", id, std::move(read)};
     };
     TESSERA_ASSIGN_OR_RETURN(const Counts counts, RunDocuments(pass, context));
     TESSERA_RETURN_IF_ERROR(OnFirstRank(context, [&] { return MarkDone(whole, counts); }));

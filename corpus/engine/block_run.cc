@@ -407,7 +407,17 @@ Status MarkDone(const BlockRun& run, const Counts& counts) {
 StatusOr<Counts> RunOnce(const BlockRun& run, const std::string& folder, const RunContext& context,
                          const std::function<StatusOr<Counts>()>& body) {
   StatusOr<Counts> counts = FindDone(run);
-  if (!counts.ok()) counts = body();
+  // A journal, so that the folder of a run that fails is known as a step's own (StepOutputs::Take).
+  if (!counts.ok()) {
+    TESSERA_RETURN_IF_ERROR(OnFirstRank(context, [&]() -> Status {
+      if (PathExists(JournalOf(run))) return OkStatus();
+      TESSERA_ASSIGN_OR_RETURN(const json made_from, MadeFrom(run));
+      Progress nothing;
+      nothing.lengths.assign(run.outputs.size(), 0);
+      return WriteJournal(run, made_from, nothing, /*done=*/false);
+    }));
+    counts = body();
+  }
   TESSERA_RETURN_IF_ERROR(counts.status());
   TESSERA_RETURN_IF_ERROR(OnFirstRank(context, [&] { return RemoveAll(folder); }));
   return counts;

@@ -113,6 +113,7 @@ StatusOr<BlockRun> MakeBlockRun(const DocumentPass& pass) {
       std::string id;
       if (wrong.empty()) {
         verdict = apply(document, &result->counts);
+        TESSERA_RETURN_IF_ERROR(verdict.failure);
         if (!verdict.filter.empty() && lists) id = document.id();
       } else {
         verdict = {kUnreadable, wrong};

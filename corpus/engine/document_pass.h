@@ -46,6 +46,7 @@ struct FilterFiles : StepFiles {
 struct Verdict {
   std::string filter = {};
   std::string value = {};
+  Status failure = {};  // what the verdict depends on cannot be read: the pass ends with this
 };
 
 struct DocumentPass {

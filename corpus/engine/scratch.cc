@@ -114,7 +114,10 @@ std::string BucketFiles::PathOf(int64_t bucket) const {
 
 // One call of write: pieces of several threads do not mix.
 Status BucketFiles::PutBytes(int64_t bucket, const void* bytes, size_t size) {
-  const ssize_t n = write(files_[static_cast<size_t>(bucket)], bytes, size);
+  ssize_t n = -1;
+  do {
+    n = write(files_[static_cast<size_t>(bucket)], bytes, size);
+  } while (n < 0 && errno == EINTR);
   if (n == static_cast<ssize_t>(size)) return OkStatus();
   return SystemFailure(n < 0 ? errno : ENOSPC, PathOf(bucket), ": cannot write");
 }

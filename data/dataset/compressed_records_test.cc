@@ -194,6 +194,17 @@ TEST_F(FoldersTest, LongLinesAreWhole) {
   }
 }
 
+// A few kilobytes that would become a line of any length.
+TEST_F(FoldersTest, ALineWithoutEndIsRefused) {
+  const std::string frame = Compressed(std::string(size_t{32} << 20, 'x'), Compression::kZstd);
+  std::string packed = Compressed("{}\n", Compression::kZstd);
+  for (int i = 0; i < 9; ++i) packed += frame;
+  ASSERT_LT(packed.size(), 100'000u);
+  const std::string path = Put("bomb.jsonl.zst", packed);
+  EXPECT_EQ(Message(ForEachJsonRecord(path, [](const Json&, const auto&) { return OkStatus(); })),
+            path + ": a line of more than 256 MiB at byte 3 of what it decompresses to");
+}
+
 TEST_F(FoldersTest, DamageIsNamedWithTheFile) {
   std::string lines;
   for (int i = 0; i < 3000; ++i) lines += Json({{"text", std::to_string(i * 7919)}}).dump() + "\n";

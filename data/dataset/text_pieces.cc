@@ -10,6 +10,8 @@ namespace tessera::data {
 namespace {
 
 constexpr size_t kPieceBytes = size_t{1} << 22;
+// Some kilobytes of gzip or zstd can become a line that fills the memory.
+constexpr size_t kLongestLine = size_t{256} << 20;
 
 }  // namespace
 
@@ -46,6 +48,10 @@ StatusOr<std::string_view> TextPieces::Read(size_t least) {
     const size_t line = std::string_view(bytes_).substr(before).rfind('\n');
     if (line != std::string_view::npos) end = before + line + 1;
     if (!more) end = bytes_.size();
+    if (least == 0 && end == 0 && bytes_.size() > kLongestLine) {
+      return InvalidArgument(path_, ": a line of more than ", kLongestLine >> 20, " MiB at byte ",
+                             offset_, " of what it decompresses to");
+    }
   }
   given_ = end;
   return TextIn(std::string_view(bytes_).substr(0, end), path_, offset_);

@@ -9,8 +9,8 @@
 //   }
 //
 // A file that is not compressed is mapped and given as one piece. Others are read in pieces of some
-// megabytes, or of one line where that is longer. Text that is not UTF-8 is refused by TextIn
-// (text_file.h).
+// megabytes, or of one line where that is longer: of 256 MiB at most. Text that is not UTF-8 is
+// refused by TextIn (text_file.h).
 #ifndef TESSERA_DATA_DATASET_TEXT_PIECES_H_
 #define TESSERA_DATA_DATASET_TEXT_PIECES_H_
 

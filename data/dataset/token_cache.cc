@@ -13,6 +13,7 @@
 #include "base/checksum.h"
 #include "base/file.h"
 #include "base/json_text.h"
+#include "base/output_files.h"
 #include "base/utf8.h"
 #include "data/dataset/data_folder.h"
 
@@ -102,6 +103,9 @@ StatusOr<CachedTokens> TokensMadeOnce(
   TESSERA_ASSIGN_OR_RETURN(const std::unique_ptr<PrefixLock> lock, PrefixLock::Take(prefix));
   if (options.reuse) {
     if (auto found = FindReusable(prefix, made_from)) return *std::move(found);
+  }
+  for (const char* part : {".bin", ".idx", ".json"}) {
+    TESSERA_RETURN_IF_ERROR(RemoveHalfWritten(prefix + part));
   }
   TESSERA_ASSIGN_OR_RETURN(std::unique_ptr<IndexedDatasetWriter> writer,
                            IndexedDatasetWriter::Create(prefix, options.vocab_size));

@@ -105,7 +105,7 @@ TEST(AsyncCheckpointerTest, AbandonedBeforeCommitNothingIsVisible) {
     }
     world->Barrier();
     EXPECT_TRUE(fs::is_empty(out));
-    EXPECT_FALSE(FindNewestCheckpoint(out, *world, [](const std::string&) {}).has_value());
+    EXPECT_FALSE(FindNewestCheckpoint(out, *world, [](const std::string&) {})->has_value());
   });
 }
 

@@ -274,10 +274,13 @@ std::string CheckpointPath(const std::string& out, int64_t step) {
   return JoinPath(out, Concat(kPrefix, step));
 }
 
-std::vector<int64_t> ListCheckpoints(const std::string& out) {
+namespace {
+
+StatusOr<std::vector<int64_t>> StepsIn(const std::string& out) {
   std::vector<int64_t> steps;
   const auto names = ListDirectory(out);
-  if (!names.ok()) return steps;
+  if (names.status().code() == StatusCode::kNotFound) return steps;
+  TESSERA_RETURN_IF_ERROR(names.status());
   for (const std::string& name : *names) {
     if (name.compare(0, kPrefix.size(), kPrefix) != 0) continue;
     int64_t step = -1;
@@ -289,25 +292,41 @@ std::vector<int64_t> ListCheckpoints(const std::string& out) {
   return steps;
 }
 
-std::optional<Checkpoint> FindNewestCheckpoint(
+// Whether the failure says nothing about what the files hold.
+bool SaysUnreadable(StatusCode code) {
+  return code != StatusCode::kNotFound && code != StatusCode::kDataLoss &&
+         code != StatusCode::kInvalidArgument && code != StatusCode::kOutOfRange &&
+         code != StatusCode::kFailedPrecondition && code != StatusCode::kUnimplemented;
+}
+
+}  // namespace
+
+std::vector<int64_t> ListCheckpoints(const std::string& out) {
+  const StatusOr<std::vector<int64_t>> steps = StepsIn(out);
+  return steps.ok() ? *steps : std::vector<int64_t>();
+}
+
+StatusOr<std::optional<Checkpoint>> FindNewestCheckpoint(
     const std::string& out, const std::function<void(const std::string&)>& warn) {
   return FindNewestCheckpoint(out, *SingleProcessCommunicator(), warn);
 }
 
-std::optional<Checkpoint> FindNewestCheckpoint(
+StatusOr<std::optional<Checkpoint>> FindNewestCheckpoint(
     const std::string& out, Communicator& world,
     const std::function<void(const std::string&)>& warn) {
-  const std::vector<int64_t> seen =
-      world.rank() == 0 ? ListCheckpoints(out) : std::vector<int64_t>();
-  const Tensor count = Tensor::FromVector<int64_t>({std::ssize(seen)}, {1});
+  StatusOr<std::vector<int64_t>> seen = std::vector<int64_t>();
+  if (world.rank() == 0) seen = StepsIn(out);
+  TESSERA_RETURN_IF_ERROR(AgreeOnStatus(world, seen.status()));
+  const Tensor count = Tensor::FromVector<int64_t>({std::ssize(*seen)}, {1});
   world.Broadcast(count, 0)->Wait();
   const Tensor steps = Empty({*count.data<int64_t>()}, DType::kInt64);
-  std::copy(seen.begin(), seen.end(), steps.data<int64_t>());
+  std::copy(seen->begin(), seen->end(), steps.data<int64_t>());
   if (steps.numel() > 0) world.Broadcast(steps, 0)->Wait();
   for (int64_t i = steps.numel() - 1; i >= 0; --i) {
     const int64_t step = steps.data<int64_t>()[i];
     auto checkpoint = Checkpoint::Open(CheckpointPath(out, step), world);
     if (checkpoint.ok() && checkpoint->step() == step) return *std::move(checkpoint);
+    if (SaysUnreadable(checkpoint.status().code()) && !checkpoint.ok()) return checkpoint.status();
     if (world.rank() != 0) continue;
     warn(Concat("not used: ", checkpoint.ok()
                                   ? Concat(CheckpointPath(out, step),

@@ -80,13 +80,15 @@ std::string CheckpointPath(const std::string& out, int64_t step);
 // The steps of the `checkpoint-<step>` directories in `out`, ascending; as this process sees it.
 std::vector<int64_t> ListCheckpoints(const std::string& out);
 
-// The newest checkpoint that is whole, the same one on all ranks; what is damaged, or whose index
-// tells of another step than its name, is reported by name, on rank 0, and passed over. nullopt
-// when there is none.
-std::optional<Checkpoint> FindNewestCheckpoint(const std::string& out, Communicator& world,
-                                               const std::function<void(const std::string&)>& warn);
-std::optional<Checkpoint> FindNewestCheckpoint(const std::string& out,
-                                               const std::function<void(const std::string&)>& warn);
+// The newest checkpoint that is whole, the same one on all ranks. `warn` is called on rank 0 for
+// each newer one that is damaged, or whose index holds another step than its name. nullopt: there
+// is none. A checkpoint that cannot be read now (no permission, no memory, a failing disk) may be
+// whole, so it is an error.
+StatusOr<std::optional<Checkpoint>> FindNewestCheckpoint(
+    const std::string& out, Communicator& world,
+    const std::function<void(const std::string&)>& warn);
+StatusOr<std::optional<Checkpoint>> FindNewestCheckpoint(
+    const std::string& out, const std::function<void(const std::string&)>& warn);
 
 // Removes those of steps behind `step`, but for a directory whose index tells of another step than
 // its name.

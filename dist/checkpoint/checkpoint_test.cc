@@ -414,7 +414,7 @@ TEST(CheckpointTest, DamageIsFoundByNameOnEveryRankAndPassedOver) {
         ASSERT_FALSE(opened.ok());
         EXPECT_NE(Message(opened.status()).find(damage.message), std::string::npos)
             << opened.status();
-        const auto newest = FindNewestCheckpoint(out, *world, [&](const std::string& warning) {
+        const auto newest = *FindNewestCheckpoint(out, *world, [&](const std::string& warning) {
           ++warnings;
           EXPECT_NE(warning.find(damage.message), std::string::npos) << warning;
         });
@@ -514,7 +514,7 @@ TEST(CheckpointTest, LoadsVersionOne) {
   ASSERT_TRUE(WriteFileAtomically(path + "/checkpoint.json", whole.dump(1)).ok());
   RunRanks(2, [&](Ranks world) {
     auto checkpoint =
-        FindNewestCheckpoint(out, *world, [](const std::string& w) { ADD_FAILURE() << w; });
+        *FindNewestCheckpoint(out, *world, [](const std::string& w) { ADD_FAILURE() << w; });
     ASSERT_TRUE(checkpoint.has_value());
     EXPECT_EQ(checkpoint->step(), 7);
     EXPECT_EQ(checkpoint->trainer()["loss_sum"], 0.5);
@@ -601,8 +601,8 @@ TEST(CheckpointTest, ReplacesAndPrunes) {
   const KeepRules any = {.newest = 2, .is_sound = [](const nlohmann::json&) { return true; }};
   prune(any);
   EXPECT_EQ(ListCheckpoints(out), std::vector<int64_t>({10, 100}));
-  EXPECT_EQ(FindNewestCheckpoint(out, [](const std::string&) {})->step(), 100);
-  EXPECT_FALSE(FindNewestCheckpoint(out + "/nowhere", [](const std::string&) {}).has_value());
+  EXPECT_EQ((*FindNewestCheckpoint(out, [](const std::string&) {}))->step(), 100);
+  EXPECT_FALSE(FindNewestCheckpoint(out + "/nowhere", [](const std::string&) {})->has_value());
   // Those that are not sound push no sound one out.
   for (const int64_t step : {200, 201, 202}) {
     ASSERT_TRUE(SaveCheckpoint(CheckpointPath(out, step), step,
@@ -644,7 +644,7 @@ TEST(CheckpointTest, ACopyUnderAnotherNameIsNoCheckpoint) {
   }
   fs::copy(CheckpointPath(out, 2), CheckpointPath(out, 10), fs::copy_options::recursive);
   std::string warning;
-  const auto newest = FindNewestCheckpoint(out, [&](const std::string& w) { warning = w; });
+  const auto newest = *FindNewestCheckpoint(out, [&](const std::string& w) { warning = w; });
   EXPECT_EQ(newest->step(), 3);
   EXPECT_EQ(warning, "not used: " + CheckpointPath(out, 10) + ": its index is that of step 2");
   const auto world = SingleProcessCommunicator();
@@ -669,7 +669,36 @@ TEST(CheckpointTest, AFileOfOtherShapesIsPassedOver) {
   const uint64_t length = *reinterpret_cast<const uint64_t*>(bytes.data()) + 16;
   bytes.replace(0, 8, std::string(reinterpret_cast<const char*>(&length), 8));
   std::ofstream(file, std::ios::binary) << bytes;
-  EXPECT_EQ(FindNewestCheckpoint(out, [](const std::string&) {})->step(), 1);
+  EXPECT_EQ((*FindNewestCheckpoint(out, [](const std::string&) {}))->step(), 1);
+}
+
+// Else a run would go on from an older one, and remove what may be whole.
+TEST(CheckpointTest, ACheckpointThatCannotBeReadNowIsAnError) {
+  const std::string out = FreshOut();
+  for (const int64_t step : {1, 2}) {
+    ASSERT_TRUE(SaveCheckpoint(CheckpointPath(out, step), step,
+                               {{"w", Zeros({2}), Placement::Whole({2})}}, {})
+                    .ok());
+  }
+  rlimit old;
+  getrlimit(RLIMIT_NOFILE, &old);
+  // From each number of open files that is not enough to one that is.
+  int failures = 0;
+  for (rlim_t most = 0; most < 64; ++most) {
+    const rlimit limit = {most, old.rlim_max};
+    setrlimit(RLIMIT_NOFILE, &limit);
+    int warnings = 0;
+    const auto newest = FindNewestCheckpoint(out, [&](const std::string&) { ++warnings; });
+    setrlimit(RLIMIT_NOFILE, &old);
+    EXPECT_EQ(warnings, 0);
+    if (newest.ok()) {
+      EXPECT_EQ((*newest)->step(), 2);
+      break;
+    }
+    ++failures;
+    EXPECT_EQ(newest.status().code(), StatusCode::kResourceExhausted) << newest.status();
+  }
+  EXPECT_GT(failures, 0);
 }
 
 }  // namespace

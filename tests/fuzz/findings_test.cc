@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <filesystem>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -39,6 +40,24 @@ TEST_P(FindingsTest, EndInAStatus) {
       target.run(changed);
     }
   }
+}
+
+// Made inputs are worth their time where readers do not refuse them at once.
+TEST_P(FindingsTest, MadeInputsCanMostlyBeRead) {
+  const FuzzTarget& target = GetParam();
+  if (target.make == nullptr) GTEST_SKIP() << "the target makes none";
+  constexpr int kInputs = 400;
+  std::set<std::string> different;
+  int readable = 0;
+  for (int seed = 0; seed < kInputs; ++seed) {
+    const std::string input = target.make(seed);
+    EXPECT_EQ(input, target.make(seed)) << "the seed decides";
+    different.insert(input);
+    readable += target.run(input) ? 1 : 0;
+  }
+  EXPECT_GT(different.size(), kInputs / 2u);
+  EXPECT_GT(readable, kInputs / 2);
+  EXPECT_LT(readable, kInputs) << "nothing is ever wrong with them";
 }
 
 INSTANTIATE_TEST_SUITE_P(Targets, FindingsTest, testing::ValuesIn(FuzzTargets()),

@@ -4,6 +4,7 @@
 //   fuzz --list                          the targets' names
 //   fuzz --target=NAME --write-seeds=DIR its seeds, and its words as NAME.dict, into a folder
 //   fuzz --target=NAME [libFuzzer's own arguments]
+#include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -87,4 +88,18 @@ extern "C" int LLVMFuzzerInitialize(int* argc, char*** argv) {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   g_target->run(std::string_view(reinterpret_cast<const char*>(data), size));
   return 0;
+}
+
+// libFuzzer's own changes, and now and then an input that the target makes.
+extern "C" size_t LLVMFuzzerMutate(uint8_t* data, size_t size, size_t max_size);
+extern "C" size_t LLVMFuzzerCustomMutator(uint8_t* data, size_t size, size_t max_size,
+                                          unsigned int seed) {
+  constexpr unsigned kOneIn = 8;
+  if (g_target->make == nullptr || seed % kOneIn != 0) {
+    return LLVMFuzzerMutate(data, size, max_size);
+  }
+  const std::string made = g_target->make(seed / kOneIn);
+  if (made.empty() || made.size() > max_size) return LLVMFuzzerMutate(data, size, max_size);
+  std::copy(made.begin(), made.end(), data);
+  return made.size();
 }

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <utility>
 
 #include "base/error.h"
@@ -35,6 +36,21 @@ const FuzzTarget* FindFuzzTarget(std::string_view name) {
     if (target.name == name) return &target;
   }
   return nullptr;
+}
+
+uint64_t Choices::Below(uint64_t n) {
+  // SplitMix64 (Steele, Lea and Flood, 2014).
+  state_ += 0x9E3779B97F4A7C15;
+  uint64_t z = state_;
+  z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9;
+  z = (z ^ (z >> 27)) * 0x94D049BB133111EB;
+  return (z ^ (z >> 31)) % n;
+}
+
+int64_t Choices::Number() {
+  constexpr int64_t kBorders[] = {-1,    127,   128,       255,       256,
+                                  65535, 65536, INT32_MAX, INT64_MIN, INT64_MAX};
+  return OneIn(4) ? kBorders[Below(std::size(kBorders))] : static_cast<int64_t>(Below(10));
 }
 
 FuzzFolder::FuzzFolder() {

@@ -6,13 +6,19 @@
 //   std::vector<std::string> Seeds() { return {FileOf("data/image/testdata/a.png")}; }
 //   const FuzzTargetRegistration registration({.name = "png", .run = Run, .seeds = Seeds});
 //
+// Of a format that changed bytes seldom fit, a target makes inputs by its grammar, too (`make`):
+// mostly valid ones, with what a writer of such files would not do.
+//
 // Any bytes must end in a status (or in an Error where the reader's header promises one) in little
 // time and memory. `tools/fuzz` looks for bytes that do not; what it found, made small, is kept in
 // findings/<name>/, and findings_test runs every target over its seeds and its findings.
 #ifndef TESSERA_TESTS_FUZZ_FUZZ_TARGET_H_
 #define TESSERA_TESTS_FUZZ_FUZZ_TARGET_H_
 
+#include <cstddef>
+#include <cstdint>
 #include <initializer_list>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -27,6 +33,26 @@ struct FuzzTarget {
   std::vector<std::string> (*seeds)();
   // Words that it puts into inputs beside what it finds by itself.
   std::vector<std::string> words = {};
+  // An input that the seed decides, most often one that can be read. nullptr: none are made.
+  std::string (*make)(uint64_t seed) = nullptr;
+};
+
+// Choices that a seed decides, for `make`.
+class Choices {
+ public:
+  explicit Choices(uint64_t seed) : state_(seed) {}
+  // In [0, n).
+  uint64_t Below(uint64_t n);
+  bool OneIn(uint64_t n) { return Below(n) == 0; }
+  const char* Of(std::span<const char* const> all) { return all[Below(all.size())]; }
+  const char* Of(std::initializer_list<const char*> all) {
+    return Of(std::span<const char* const>(all.begin(), all.size()));
+  }
+  // Sizes and numbers: small ones, and those at the borders of types.
+  int64_t Number();
+
+ private:
+  uint64_t state_;
 };
 
 struct FuzzTargetRegistration {

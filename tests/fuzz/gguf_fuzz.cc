@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // models/hub/gguf
+#include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/status.h"
 #include "models/family.h"
 #include "models/hub/gguf/convert_gguf.h"
 #include "models/hub/gguf/gguf_file.h"
@@ -60,6 +64,74 @@ std::string FileOfTokens(const std::string& model) {
   return file + std::string(32, '\0');
 }
 
+// What a key may say: mostly what a small model would have.
+models::GgufValue ValueOf(Choices* choices) {
+  const auto number = choices->Number();
+  switch (choices->Below(6)) {
+    case 0:
+      return static_cast<int32_t>(number);
+    case 1:
+      return static_cast<float>(number) / 8;
+    case 2:
+      return std::string(choices->Of({"", "linear", "yarn", "a b", "\xFF"}));
+    case 3:
+      return models::GgufArray(
+          std::vector<int32_t>(choices->Below(4), static_cast<int32_t>(number)));
+    case 4:
+      return static_cast<uint64_t>(number);
+    default:
+      return uint32_t{4};
+  }
+}
+
+// A whole file: a family's keys, and tensors by the names and of the shapes that they ask for.
+std::string Make(uint64_t seed) {
+  Choices choices(seed);
+  const std::string family = choices.Of({"llama", "qwen2", "qwen3", "gemma3", "gpt2", "phi3", "x"});
+  models::GgufMetadata metadata = {{"general.architecture", family}};
+  for (const char* const key :
+       {"block_count", "embedding_length", "feed_forward_length", "context_length", "vocab_size",
+        "attention.head_count", "attention.head_count_kv", "attention.layer_norm_rms_epsilon",
+        "attention.key_length", "rope.freq_base", "rope.scaling.type", "expert_count"}) {
+    if (choices.OneIn(5)) continue;
+    const uint32_t usual = 1 + static_cast<uint32_t>(choices.Below(2));
+    metadata.emplace_back(family + "." + key,
+                          choices.OneIn(8) ? ValueOf(&choices) : models::GgufValue(usual));
+  }
+  if (choices.OneIn(2)) {
+    metadata.emplace_back("tokenizer.ggml.model", std::string(choices.Of({"gpt2", "llama", "t5"})));
+    metadata.emplace_back("tokenizer.ggml.tokens",
+                          models::GgufArray(std::vector<std::string>{"<s>", "a", "b", "ab"}));
+  }
+  std::vector<models::GgufTensor> tensors;
+  int64_t data_bytes = 0;
+  for (uint64_t left = choices.Below(6); left > 0; --left) {
+    models::GgufTensor tensor;
+    tensor.name = choices.OneIn(2)
+                      ? choices.Of({"token_embd.weight", "output.weight", "output_norm.weight",
+                                    "rope_freqs.weight"})
+                      : Concat("blk.", choices.Below(2), ".",
+                               choices.Of({"attn_q", "attn_k", "ffn_up", "attn_qkv"}), ".weight");
+    const models::GgufTensorType* const type =
+        models::FindGgufType(static_cast<uint32_t>(choices.Below(32)));
+    if (type != nullptr) tensor.type = *type;
+    tensor.shape = {static_cast<int64_t>(1 + choices.Below(4)),
+                    tensor.type.block_size * static_cast<int64_t>(1 + choices.Below(2))};
+    if (choices.OneIn(4)) tensor.shape.erase(tensor.shape.begin());
+    const bool known = std::any_of(tensors.begin(), tensors.end(),
+                                   [&](const auto& other) { return other.name == tensor.name; });
+    if (known && !choices.OneIn(32)) continue;  // twice is refused
+    tensors.push_back(std::move(tensor));
+  }
+  std::string file = models::FormatGgufHeader(metadata, &tensors);
+  for (const models::GgufTensor& tensor : tensors) {
+    data_bytes += models::GgufAligned(tensor.nbytes);
+  }
+  file.append(static_cast<size_t>(data_bytes), static_cast<char>(choices.Below(256)));
+  if (choices.OneIn(16)) file.resize(file.size() - file.size() / 4);
+  return file;
+}
+
 std::vector<std::string> Seeds() {
   return {FileOfModel({{"model_type", "gpt2"},
                        {"vocab_size", 4},
@@ -89,7 +161,8 @@ const FuzzTargetRegistration registration(
      .run = Run,
      .seeds = Seeds,
      .words = {"GGUF", "general.alignment", "general.architecture", "qwen2", "rope_freqs.weight",
-               "tokenizer.ggml.model", "qwen2.block_count", "attention.key_length"}});
+               "tokenizer.ggml.model", "qwen2.block_count", "attention.key_length"},
+     .make = Make});
 
 }  // namespace
 }  // namespace tessera::fuzz

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // net/http/request_reader.h
+#include <cstdio>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/error.h"
+#include "base/status.h"
 #include "net/http/request_reader.h"
 #include "tests/fuzz/fuzz_target.h"
 
@@ -62,6 +64,40 @@ std::vector<std::string> Seeds() {
           "X-Folded: a\r\n b\r\nConnection: close\r\n\r\nx"};
 }
 
+// A few requests of one connection: their bodies have a length, come in chunks, or are none.
+std::string Make(uint64_t seed) {
+  Choices choices(seed);
+  std::string bytes;
+  for (uint64_t left = 1 + choices.Below(3); left > 0; --left) {
+    const std::string body(choices.Below(40), 'b');
+    const uint64_t form = choices.Below(3);
+    bytes += choices.Of({"GET", "POST", "PUT", "OPTIONS", "HEAD", "DELETE"});
+    bytes += choices.Of({" / ", " /v1/models?limit=2&a=%20 ", " http://a:1/b ", " /%C3%A4 "});
+    bytes += choices.OneIn(4) ? "HTTP/1.0\r\nConnection: keep-alive\r\n" : "HTTP/1.1\r\n";
+    bytes += choices.Of({"Host: a\r\n", "host:a:80\r\n", "HOST: [::1]:8000 \r\n"});
+    for (uint64_t others = choices.Below(4); others > 0; --others) {
+      bytes += choices.Of({"Accept: */*\r\n", "X-Empty:\r\n", "Expect: 100-continue\r\n",
+                           "Authorization: Bearer k\r\n", "Connection: keep-alive\r\n",
+                           "Cookie: a=b; c=\"d\"\r\n", "Connection: close, x\r\n"});
+    }
+    if (choices.OneIn(16))
+      bytes += choices.Of({"Host: b\r\n", "Content-Length: 1\r\n", "a b: c\r\n"});
+    if (form == 0) bytes += Concat("Content-Length: ", body.size(), "\r\n\r\n", body);
+    if (form == 1) bytes += "\r\n";
+    if (form != 2) continue;
+    bytes += "Transfer-Encoding: chunked\r\n\r\n";
+    for (std::string_view rest = body; !rest.empty();) {
+      const std::string_view piece = rest.substr(0, 1 + choices.Below(15));
+      char size[8];
+      snprintf(size, sizeof(size), choices.OneIn(2) ? "%zx" : "0%zX", piece.size());
+      bytes += Concat(size, choices.Of({"", ";a", ";a=\"b\""}), "\r\n", piece, "\r\n");
+      rest.remove_prefix(piece.size());
+    }
+    bytes += choices.Of({"0\r\n\r\n", "0\r\nX: y\r\n\r\n", "000\r\n\r\n"});
+  }
+  return bytes;
+}
+
 const FuzzTargetRegistration registration(
     {.name = "http_request",
      .run = Run,
@@ -69,7 +105,8 @@ const FuzzTargetRegistration registration(
      .words = {"\r\n", "\r\n\r\n", "GET ", "HEAD ", "OPTIONS * ", " HTTP/1.1\r\n", " HTTP/1.0\r\n",
                "Host: ", "Content-Length: ", "Transfer-Encoding: chunked\r\n",
                "Connection: keep-alive\r\n", "Connection: close\r\n", "Expect: 100-continue\r\n",
-               "http://", "0\r\n\r\n", "ffffffffffffffff"}});
+               "http://", "0\r\n\r\n", "ffffffffffffffff"},
+     .make = Make});
 
 }  // namespace
 }  // namespace tessera::fuzz

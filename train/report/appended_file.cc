@@ -29,7 +29,10 @@ AppendedFile::~AppendedFile() {
 
 StatusOr<AppendedFile> AppendedFile::Create(const std::string& path, std::string_view content) {
   TESSERA_RETURN_IF_ERROR(WriteFileAtomically(path, content));
-  const int descriptor = open(path.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC);
+  int descriptor = -1;
+  do {
+    descriptor = open(path.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC);
+  } while (descriptor < 0 && errno == EINTR);
   if (descriptor < 0) return SystemFailure(errno, path);
   return AppendedFile(path, descriptor);
 }

@@ -16,7 +16,7 @@ CheckpointKeeper::CheckpointKeeper(CheckpointKeeperOptions options, const dist::
 
 bool CheckpointKeeper::empty() const { return dist::ListCheckpoints(options_.folder).empty(); }
 
-std::optional<dist::Checkpoint> CheckpointKeeper::FindNewest(const RunLog& log) const {
+StatusOr<std::optional<dist::Checkpoint>> CheckpointKeeper::FindNewest(const RunLog& log) const {
   return dist::FindNewestCheckpoint(options_.folder, *mesh_.world(),
                                     [&](const std::string& w) { log.OwnWarning(w); });
 }
@@ -25,8 +25,10 @@ StatusOr<dist::Checkpoint> CheckpointKeeper::Open(const std::string& path,
                                                   const RunLog& log) const {
   // A run's folder stands for its newest checkpoint.
   if (GreatestOf(dist::ListCheckpoints(path).empty() ? 0 : 1, mesh_) != 0) {
-    auto newest = dist::FindNewestCheckpoint(path, *mesh_.world(),
-                                             [&](const std::string& w) { log.Warning(w); });
+    TESSERA_ASSIGN_OR_RETURN(
+        std::optional<dist::Checkpoint> newest,
+        dist::FindNewestCheckpoint(path, *mesh_.world(),
+                                   [&](const std::string& w) { log.Warning(w); }));
     if (newest.has_value()) return *std::move(newest);
   }
   StatusOr<dist::Checkpoint> named = dist::Checkpoint::Open(path, *mesh_.world());

@@ -45,7 +45,7 @@ class CheckpointKeeper {
 
   bool empty() const;
   // The newest that verifies; `log` names those that are passed over. nullopt: there is none.
-  std::optional<dist::Checkpoint> FindNewest(const RunLog& log) const;
+  StatusOr<std::optional<dist::Checkpoint>> FindNewest(const RunLog& log) const;
   // A checkpoint, or the newest of a run's folder.
   StatusOr<dist::Checkpoint> Open(const std::string& path, const RunLog& log) const;
   // Those behind `step` are either damaged or about to be made again.
@@ -71,7 +71,10 @@ class CheckpointKeeper {
   bool written() const { return saver_.written(); }
   // Of the newest that was begun, or that the run continues from; -1: none.
   int64_t saved_step() const { return saved_step_; }
-  void GoesOnFrom(const dist::Checkpoint& checkpoint) { saved_step_ = checkpoint.step(); }
+  void GoesOnFrom(const dist::Checkpoint& checkpoint) {
+    saved_step_ = checkpoint.step();
+    prunes_ = true;  // a run that was killed may have left more than it would keep
+  }
 
  private:
   Appeared AppearedNow();

@@ -60,12 +60,12 @@ TEST_P(CheckpointKeeperTest, SaysWhatAppearsAndKeepsTheNewest) {
 TEST_P(CheckpointKeeperTest, FindsTheNewestThatIsWhole) {
   const RunLog silent(nullptr, LogLevel::kError);
   CheckpointKeeper keeper({.folder = folder_, .keep = 5, .async = GetParam()}, {});
-  EXPECT_FALSE(keeper.FindNewest(silent).has_value());
+  EXPECT_FALSE(keeper.FindNewest(silent)->has_value());
   for (const int64_t step : {1, 2, 3}) ASSERT_TRUE(Save(keeper, step).ok());
   ASSERT_TRUE(keeper.Finish().ok());
   std::filesystem::resize_file(PathOf(3) + "/tensors-00000-of-00001.safetensors", 5);
   CheckpointKeeper next({.folder = folder_, .keep = 5}, {});
-  const auto newest = next.FindNewest(silent);
+  const auto newest = *next.FindNewest(silent);
   ASSERT_TRUE(newest.has_value());
   EXPECT_EQ(newest->step(), 2);
   next.GoesOnFrom(*newest);

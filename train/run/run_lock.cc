@@ -62,6 +62,7 @@ Status RunLock::Take(const std::string& directory, std::optional<RunLock>* lock)
   const FileId id(info.st_dev, info.st_ino);
   std::shared_ptr<Held> held;
   bool taken = false;
+  int error = EWOULDBLOCK;
   {
     const std::lock_guard<std::mutex> guard(Held::Mutex());
     if (const auto found = Held::All().find(id); found != Held::All().end()) {
@@ -71,6 +72,8 @@ Status RunLock::Take(const std::string& directory, std::optional<RunLock>* lock)
       held = std::make_shared<Held>(file, id);
       Held::All()[id] = held;
       taken = true;
+    } else if (held == nullptr) {
+      error = errno;
     }
   }
   if (held != nullptr) {
@@ -80,6 +83,7 @@ Status RunLock::Take(const std::string& directory, std::optional<RunLock>* lock)
   }
   const std::string holder = LockHolderOf(file);
   close(file);
+  if (error != EWOULDBLOCK) return SystemFailure(error, path, ": cannot lock");
   return Failure(StatusCode::kFailedPrecondition, directory, ": ", holder,
                  " is training there; wait for it, or give another --out");
 }
