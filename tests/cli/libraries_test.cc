@@ -1,5 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the program needs to start, and what it needs when it is started as a rank.
+// What the program needs to start, what it needs when it is started as a rank, and what it says of
+// both.
+#include <regex>
+#include <set>
+
+#include "nlohmann/json.hpp"
 #include "tests/cli/cli_runs.h"
 #include "tests/process/shell.h"
 
@@ -52,6 +57,55 @@ TEST_F(LibrariesTest, ARankNamesTheLibraryThatIsMissing) {
               "error: rank 1 of 2: Open MPI's library cannot be loaded (" + Path("libmpi.so.40") +
                   ": file too short); Debian's package libopenmpi3 has it",
               around);
+}
+
+std::set<std::string> FilesIn(const std::string& text, const std::regex& pattern) {
+  std::set<std::string> files;
+  for (std::sregex_iterator it(text.begin(), text.end(), pattern), end; it != end; ++it) {
+    files.insert(it->str(1));
+  }
+  return files;
+}
+
+// What readelf and ldd say of the file is independent of what the process says of itself.
+TEST_F(LibrariesTest, EverySharedLibraryIsListedWithVersionAndLicence) {
+  const ShellRun needed = RunShell(std::string("readelf -d ") + kProgram);
+  ASSERT_EQ(needed.code, 0) << needed.output;
+  std::set<std::string> files = FilesIn(needed.output, std::regex(R"(\(NEEDED\).*\[(.*)\])"));
+  ASSERT_GT(files.size(), 5u) << needed.output;
+  files.merge(FilesIn(LibrariesOf(kProgram), std::regex(R"((lib[^ /]*\.so[^ ]*) => )")));
+  const std::string text = Output({"--version", "--verbose"});
+  const auto json = nlohmann::json::parse(Output({"--version", "--json"}));
+  std::set<std::string> listed;
+  for (const auto& library : json["libraries"]) {
+    listed.insert(library["files"].begin(), library["files"].end());
+    EXPECT_NE(text.find("\n  " + library["name"].get<std::string>() + "  "), std::string::npos);
+    // A sanitizer's is in no package.
+    if (library["name"].get<std::string>().ends_with("san")) continue;
+    EXPECT_TRUE(library["version"].is_string()) << library;
+    EXPECT_TRUE(library["licence"].is_string()) << library;
+  }
+  for (const std::string& file : files) {
+    EXPECT_TRUE(listed.contains(file)) << file;
+    EXPECT_NE(text.find(file), std::string::npos) << file;
+  }
+}
+
+TEST_F(LibrariesTest, TheBillOfMaterialsHasTheSameLibraries) {
+  const Surroundings at = {.environment = {{"SOURCE_DATE_EPOCH", "1700000000"}}};
+  const std::string text = Output({"--version", "--sbom"}, at);
+  EXPECT_EQ(Output({"--version", "--sbom"}, at), text);
+  const auto bill = nlohmann::json::parse(text);
+  EXPECT_EQ(bill["creationInfo"]["created"], "2023-11-14T22:13:20Z");
+  std::set<std::string> names;
+  for (const auto& package : bill["packages"]) names.insert(package["name"]);
+  std::set<std::string> expected = {"tessera"};
+  const auto json = nlohmann::json::parse(Output({"--version", "--json"}));
+  for (const auto& library : json["libraries"]) expected.insert(library["name"]);
+  EXPECT_EQ(names, expected);
+  ExpectError({"--version", "--sbom"}, 2, "SOURCE_DATE_EPOCH: 'today' is no time in seconds",
+              {.environment = {{"SOURCE_DATE_EPOCH", "today"}}});
+  ExpectError({"--verbose"}, 2, "--version");
 }
 
 }  // namespace

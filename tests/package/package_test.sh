@@ -55,6 +55,25 @@ for text in LICENSE NOTICE; do
   [ -s "$prefix/share/doc/tessera/$text" ] || fail "the prefix has no $text"
 done
 
+step "the bill of materials"
+sbom="$prefix/share/doc/tessera/tessera.spdx.json"
+grep -F '"spdxVersion": "SPDX-2.3"' "$sbom" >/dev/null || fail "no SPDX in $(head -c 200 "$sbom")"
+# Each library of `--version --verbose`, by its name, and each file that the prefix brings along.
+"$tessera" --version --verbose | tee verbose.txt
+"$tessera" --version --json | tr '{' '\n' | sed -nE 's/^"name":"([^"]*)",.*/\1/p' >libraries.txt
+[ "$(sed '1,/^libraries:$/d' verbose.txt | wc -l)" = "$(wc -l <libraries.txt)" ] || fail "text and JSON differ"
+[ "$(wc -l <libraries.txt)" -gt 15 ] || fail "too few libraries"
+while read -r library; do
+  grep -F "\"name\": \"$library\"," "$sbom" >/dev/null || fail "the bill of materials has no $library"
+  grep -F "  $library  " verbose.txt >/dev/null || fail "--verbose has no $library"
+done <libraries.txt
+for file in "$prefix"/lib/tessera/*; do
+  grep -F "${file##*/}" "$sbom" >/dev/null || fail "the bill of materials has no ${file##*/}"
+done
+SOURCE_DATE_EPOCH=1700000000 "$tessera" --version --sbom >sbom.json
+grep -F '"created": "2023-11-14T22:13:20Z"' sbom.json >/dev/null || fail "SOURCE_DATE_EPOCH is not asked"
+cmp sbom.json <(SOURCE_DATE_EPOCH=1700000000 "$tessera" --version --sbom) || fail "two bills of one build differ"
+
 step "the tarball"
 tar --extract --file "$scratch"/packages/*.tar.gz --directory "$scratch"
 diff -r "$scratch"/tessera-*-linux-* "$prefix" || fail "the tarball is not the prefix"
@@ -137,6 +156,7 @@ as_user -i "$scratch"/packages/*.deb >dpkg.log 2>&1 || { grep -v 'files list fil
 for name in tessera libtessera0 libtessera-dev; do
   dpkg --root="$root" --status $name | grep -x "Status: install ok installed" >/dev/null || fail "$name is not installed"
   grep -F "Apache License" "$root/usr/share/doc/$name/copyright" >/dev/null || fail "$name has no licence"
+  [ -s "$root/usr/share/doc/$name/$name.spdx.json" ] || fail "$name has no bill of materials"
 done
 [ -e "$root/usr/include/tessera/core/tensor.h" ] || fail "no headers"
 PKG_CONFIG_PATH="$root/usr/lib/pkgconfig" pkg-config --exists tessera-train

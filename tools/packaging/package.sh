@@ -22,6 +22,7 @@ trap 'rm -rf "$scratch"' EXIT
 command=tools/tessera
 version=$($command --version)
 version=${version#tessera } version=${version%% *}
+export SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(date +%s)}
 
 # --- The prefix ----------------------------------------------------------------------------------
 
@@ -51,6 +52,7 @@ $command manual >"$prefix/share/man/man1/tessera.1"
 $command completion >"$prefix/share/bash-completion/completions/tessera"
 
 for text in LICENSE NOTICE; do install_file 644 $text "$prefix/share/doc/tessera/$text"; done
+$command --version --sbom >"$prefix/share/doc/tessera/tessera.spdx.json"
 
 # For C: whatever the runtime has.
 for header in runtime/tessera*.h runtime/tessera*.hpp; do
@@ -139,6 +141,7 @@ build_deb() {
   local tree=$scratch/$1
   mkdir -p "$tree/DEBIAN" "$tree/usr/share/doc/$1"
   cat NOTICE LICENSE >"$tree/usr/share/doc/$1/copyright"
+  cp "$prefix/share/doc/tessera/tessera.spdx.json" "$tree/usr/share/doc/$1/$1.spdx.json"
   {
     printf '%s\n' "Package: $1" "Version: $version" "Architecture: $architecture" \
       "Section: $2" "Priority: optional" "Maintainer: The Tessera maintainers <tessera@localhost>" \
@@ -187,4 +190,4 @@ bring_along() {
 bring_along
 name=tessera-$version-linux-$(uname -m)
 tar --create --gzip --file "$prefix/packages/$name.tar.gz" --directory "$prefix" \
-  --exclude=./packages --transform "s,^\.,$name," --sort=name --owner=0 --group=0 --numeric-owner .
+  --exclude=./packages --transform "s,^\.,$name," --sort=name --mtime="@$SOURCE_DATE_EPOCH" --owner=0 --group=0 --numeric-owner .
