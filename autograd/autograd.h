@@ -79,12 +79,18 @@ class NoGrad : public ExecutionModeScope<&ExecutionContext::records> {
   explicit NoGrad(bool enabled = false) : ExecutionModeScope(enabled) {}
 };
 
-// Backward passes of this thread look through every gradient and throw Error at the first that is
-// not finite, with the operation that gave it, and the module whose Forward ran it. Slow: it reads
-// all gradients. (That an error in a gradient function names these two needs no mode.)
-class DetectAnomaly : public ExecutionModeScope<&ExecutionContext::detects_anomalies> {
+// Within its scope, operations that record and backward passes of this thread throw Error at the
+// first number that is not finite, with the operation, the module whose Forward ran it, and its
+// operands in numbers. Slow: every tensor is read. (That an error in a gradient function names
+// operation and module needs no mode.) autograd/finite_watch.h keeps what it finds instead.
+class DetectAnomaly {
  public:
-  explicit DetectAnomaly(bool enabled = true) : ExecutionModeScope(enabled) {}
+  explicit DetectAnomaly(bool enabled = true);
+  ~DetectAnomaly();
+
+ private:
+  const std::unique_ptr<TapeWatcher> watch_;
+  const ExecutionModeScope<&ExecutionContext::watcher> scope_;
 };
 
 // --- Recording ---------------------------------------------------------------------------------

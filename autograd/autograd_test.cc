@@ -3,9 +3,12 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <memory>
 #include <string>
 #include <vector>
 
+#include "autograd/finite_watch.h"
 #include "autograd/gradcheck.h"
 #include "autograd/recompute.h"
 
@@ -211,7 +214,14 @@ TEST(AutogradTest, ABufferIsAskedForWhenTheFirstContributionComes) {
   Backward(Scaled(w, w));
   EXPECT_EQ(asked, 1);
   EXPECT_EQ(buffer.ToVector<float>(), std::vector<float>{12});
+  // A gradient that is set takes the buffer's place, also an undefined one.
+  SetGradBuffer(w, give);
+  SetGrad(w, Tensor());
+  Backward(Product(w, w));
+  EXPECT_EQ(asked, 1);
   SetGradBuffer(w, [] { return Zeros({2}); });
+  EXPECT_THROW(Backward(Product(w, w)), Error);
+  SetGradBuffer(w, [] { return Zeros({1}, DType::kFloat64); });
   EXPECT_THROW(Backward(Product(w, w)), Error);
 }
 
@@ -226,6 +236,7 @@ TEST(AutogradTest, QueuedWeightGradientsAndCompleteHooks) {
   EXPECT_FALSE(Grad(w).defined());
   EXPECT_EQ(queue.size(), 2u);
   queue.Run(1);
+  EXPECT_EQ(queue.size(), 1u);
   EXPECT_TRUE(seen.empty());
   queue.Run();
   EXPECT_EQ(seen, std::vector<float>{12});  // d(x w w)/dw = 2 x w
@@ -251,12 +262,99 @@ TEST(AutogradTest, QueuedLeafGradientsWaitAndComeInOrder) {
   EXPECT_EQ(seen, (std::vector<float>{3, 7}));
 }
 
+// Work of a pass may run before the pass is over; what comes later waits as before.
+TEST(AutogradTest, AQueueMayRunWithinThePass) {
+  const Tensor w = Leaf({3});
+  const Tensor x = Leaf({2});
+  const Tensor square = Product(x, x);
+  WeightGradQueue queue;
+  AddGradHook(square, [&](const Tensor&) {
+    queue.Run();
+    return Tensor();
+  });
+  Backward(Scaled(square, w), {.weight_queue = &queue, .queue_leaf_gradients = true});
+  EXPECT_EQ(GradOf(w), std::vector<float>{4});
+  EXPECT_FALSE(Grad(x).defined());
+  queue.Run();
+  EXPECT_EQ(GradOf(x), std::vector<float>{12});  // d(x x w)/dx = 2 x w
+}
+
+TEST(AutogradTest, WhatStartsCommunicationKnowsWhoNeedsGradients) {
+  const Tensor x = Leaf({1});
+  const Tensor y = Full({1}, 1.0);
+  std::vector<bool> needs;
+  RecordStarted(
+      "started", {x, Full({1}, 1.0)}, {y},
+      [&](GradContext& ctx) {
+        needs = {ctx.needs(0), ctx.needs(1)};
+      },
+      [](GradContext& ctx) { ctx.set(0, ctx.grad()); });
+  Backward(y);
+  EXPECT_EQ(needs, (std::vector<bool>{true, false}));
+}
+
+// A pass gives back what gradient functions hold, while results of the graph are still there.
+TEST(AutogradTest, NodesThatHaveRunHoldNothing) {
+  const auto held = std::make_shared<int>(0);
+  const Tensor x = Leaf({1});
+  const Tensor w = Leaf({2});
+  const auto holds = [held](int input) {
+    return [held, input](GradContext& ctx) {
+      if (input >= 0) ctx.set(input, ctx.grad());
+    };
+  };
+  const Tensor plain = Full({1}, 1.0);
+  const Tensor split = Full({1}, 1.0);
+  const Tensor started = Full({1}, 1.0);
+  Record("plain", {x}, {plain}, holds(0));
+  RecordSplit("split", {x, w}, {split}, holds(0), {1}, holds(1));
+  RecordStarted("started", {x}, {started}, holds(-1), holds(0));
+  const std::vector<Tensor> roots = {plain, split, started};
+  Backward(roots, {Tensor(), Tensor(), Tensor()}, {.retain_graph = true});
+  EXPECT_GT(held.use_count(), 5);
+  Backward(roots, {Tensor(), Tensor(), Tensor()});
+  EXPECT_EQ(held.use_count(), 2);  // and `holds`
+  EXPECT_EQ(GradOf(x), std::vector<float>{6});
+}
+
+// A weight that is a result itself needs its gradient within the pass.
+TEST(AutogradTest, GradientsOfWeightsThatAreResultsDoNotWait) {
+  const Tensor w = Leaf({3});
+  const Tensor x = Leaf({2});
+  WeightGradQueue queue;
+  Backward(Scaled(x, Product(w, w)), {.weight_queue = &queue});
+  EXPECT_EQ(queue.size(), 0u);
+  EXPECT_EQ(GradOf(w), std::vector<float>{12});  // d(x w w)/dw = 2 x w
+}
+
+TEST(AutogradTest, AGradientThatIsGivenIsRoundedToItsRoot) {
+  const Tensor x = RequireGrad(Full({1}, 1.0, DType::kBFloat16));
+  Backward({x}, {Full({1}, 1.0 / 3)});
+  EXPECT_EQ(GradOf(x), Full({1}, 1.0 / 3, DType::kBFloat16).ToVector<float>());
+}
+
+TEST(AutogradTest, AGradientHasTheDTypeOfItsOutput) {
+  const Tensor x = Leaf({3});
+  const Tensor half = Full({1}, 3.0, DType::kBFloat16);
+  DType seen = DType::kFloat32;
+  Record("narrow", {x}, {half}, [&](GradContext& ctx) {
+    seen = ctx.grad().dtype();
+    ctx.set(0, CastCopy(ctx.grad(), DType::kFloat32));
+  });
+  const Tensor y = Full({1}, 6.0);
+  Record("wide", {half}, {y}, [](GradContext& ctx) { ctx.set(0, Full({1}, 2.0)); });
+  Backward(y);
+  EXPECT_EQ(seen, DType::kBFloat16);
+  EXPECT_EQ(GradOf(x), std::vector<float>{2});
+}
+
 TEST(AutogradTest, CompleteFiresForALeafThatGetsNoGradient) {
   const Tensor x = Leaf({1});
   const Tensor a = Leaf({1});
   int fired = 0;
   AddGradCompleteHook(a, [&](const Tensor&) { ++fired; });
-  const Tensor unused = Product(a, a);
+  // No gradient reaches two nodes, of which one has a constant for an input.
+  const Tensor unused = Product(Product(a, a), Full({1}, 1.0));
   Tensor y1 = Full({1}, 1.0);
   Tensor y2 = Full({1}, 1.0);
   Record("two", {x, unused}, {y1, y2}, [](GradContext& ctx) {
@@ -384,9 +482,71 @@ TEST(AutogradTest, AnomaliesAreFoundWhereTheyBegin) {
   };
   EXPECT_EQ(MessageOf(run), "no error");
   const DetectAnomaly mode;
+  EXPECT_EQ(MessageOf(run),
+            "backward: the gradient of 'inverse' for its input 0, float32[2], is -inf at element 1 "
+            "(1 of 2 "
+            "are not finite; the others at most 0.25, rms 0.25); the gradient of result 0, "
+            "float32[2], is "
+            "finite (at most 1, rms 1)");
+}
+
+TEST(AutogradTest, AnomaliesOfTheForwardPassAreFoundWhereTheyBegin) {
+  const Tensor x = Leaf({3e38, 2});
+  const Tensor mask = Tensor::FromVector<float>({-INFINITY, 0}, {2});
+  const auto path = std::make_shared<const std::string>("h.0.mlp");
+  const ExecutionModeScope<&ExecutionContext::module_path> in_module(&path);
+  const DetectAnomaly mode;
+  // A mask's infinity is meant.
+  const Tensor masked = EmptyLike(x);
+  CopyInto(masked, mask);
+  EXPECT_NO_THROW(Record("add", {x, mask}, {masked}, nullptr));
   EXPECT_EQ(
-      MessageOf(run),
-      "backward: the gradient of 'inverse' for its input 0, float32[2], is -inf at element 1");
+      MessageOf([&] { Product(x, Full({2}, 10.0)); }),
+      "forward: result 0 of 'product' in h.0.mlp, float32[2], is inf at element 0 (1 of 2 are "
+      "not finite; the others at most 20, rms 20); input 0, float32[2], is finite (at most "
+      "3e+38, rms 2.12132e+38); input 1, float32[2], is finite (at most 10, rms 10)");
+  const DetectAnomaly off(false);
+  EXPECT_EQ(MessageOf([&] { Product(x, Full({2}, 10.0)); }), "no error");
+}
+
+TEST(AutogradTest, AWatchKeepsWhatOneProcessMeetsFirst) {
+  FiniteWatch watch;
+  const TapeWatcher::Scope scope(&watch);
+  const Tensor x = Leaf({2});
+  const Tensor bad = Full({1}, NAN);
+  const auto see = [&](const PassPlace& place, const char* name) {
+    watch.Enter(place);
+    Record(name, {x}, {bad.ContiguousCopy()}, nullptr);
+  };
+  EXPECT_FALSE(watch.found());
+  for (const auto& [place, name] : std::vector<std::pair<PassPlace, const char*>>{
+           {{.micro_batch = 2}, "later micro-batch"},
+           {{.micro_batch = 1, .backward = true}, "backward, chunk 0"},
+           {{.micro_batch = 1, .backward = true, .chunk = 1}, "backward, chunk 1"},
+           {{.micro_batch = 1, .chunk = 1}, "forward, chunk 1"},
+           {{.micro_batch = 1}, "forward, chunk 0"}}) {
+    see(place, name);
+    ASSERT_TRUE(watch.found());
+    EXPECT_EQ(watch.found()->operation, name);
+  }
+  see({.micro_batch = 1, .chunk = 1}, "not before");
+  see({.micro_batch = 1, .operation = 5}, "nor this");
+  EXPECT_EQ(watch.found()->operation, "forward, chunk 0");
+}
+
+TEST(AutogradTest, SumsOfGradientsThatOverflowAreFound) {
+  const Tensor x = Leaf({1});
+  const Tensor y = Product(x, Full({1}, 1.0));
+  const Tensor huge = Full({1}, 3e38);
+  const Tensor a = Product(y, huge), b = Product(y, huge);
+  FiniteWatch watch;
+  const TapeWatcher::Scope scope(&watch);
+  Backward({a, b}, {Full({1}, 1.0), Full({1}, 1.0)});
+  ASSERT_TRUE(watch.found());
+  EXPECT_EQ(watch.found()->kind, BadNumber::Kind::kSum);
+  EXPECT_EQ(
+      Concat(*watch.found()),
+      "the sum of gradients that reach result 0 of 'product', float32[1], is inf at element 0");
 }
 
 TEST(AutogradTest, TensorsSeveredFromTheTapeAreRefused) {
@@ -444,6 +604,34 @@ TEST(AutogradTest, LongChainsDoNotExhaustTheStack) {
   Tensor z = y;
   Backward(y);
   EXPECT_EQ(GradOf(x), std::vector<float>{1});
+  // Nor where a node has one tensor for two inputs.
+  for (int i = 0; i < 200000; ++i) {
+    const Tensor next = Full({1}, 1.0);
+    Record("twice", {z, z}, {next}, [](GradContext&) {});
+    z = next;
+  }
+  // Nor where other functions of a node hold its inputs.
+  Tensor split = x;
+  Tensor started = x;
+  for (int i = 0; i < 200000; ++i) {
+    const Tensor after_split = Full({1}, 1.0);
+    RecordSplit(
+        "split", {split}, {after_split}, [](GradContext&) {}, {0}, [split](GradContext&) {});
+    split = after_split;
+    const Tensor next = Full({1}, 1.0);
+    RecordStarted(
+        "started", {started}, {next}, [started](GradContext&) {}, [](GradContext&) {});
+    started = next;
+  }
+  // Nor where a node has many inputs.
+  std::vector<Tensor> results;
+  for (int i = 0; i < 200000; ++i) {
+    results.push_back(Full({1}, 1.0));
+    Record("one of many", {x}, {results.back()}, [](GradContext&) {});
+  }
+  const Tensor all = Full({1}, 1.0);
+  Record("many", results, {all}, [](GradContext&) {});
+  results.clear();  // the node alone holds them
 }
 
 struct CountingHooks : SavedTensorHooks {

@@ -2,11 +2,11 @@
 #include "autograd/engine.h"
 
 #include <algorithm>
-#include <cmath>
 #include <unordered_map>
 #include <unordered_set>
 
 #include "autograd/autocast.h"
+#include "autograd/tape_watcher.h"
 #include "core/profiler.h"
 
 namespace tessera {
@@ -87,6 +87,8 @@ class Engine : public std::enable_shared_from_this<Engine> {
 
   void RunNode(Node& node, std::vector<Tensor> grads) {
     for (size_t i = 0; i < grads.size(); ++i) RunHooks(node.output_hooks[i], &grads[i]);
+    if (TapeWatcher* const watcher = TapeWatcher::Current())
+      watcher->SeeArriving(node.origin, grads);
     const auto shared_grads = std::make_shared<std::vector<Tensor>>(std::move(grads));
     const auto records = std::make_shared<std::vector<std::shared_ptr<GradRecord>>>(node.inputs);
     if (node.start && started_ != &node) CallStart(node, *shared_grads);
@@ -184,7 +186,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
     }
     std::vector<Tensor> results(records.size());
     std::vector<bool> answered(records.size());
-    const bool detects_anomalies = ExecutionContext::Current().detects_anomalies;
+    TapeWatcher* const watcher = TapeWatcher::Current();
     if (any) {
       const ProfileSpan span("backward", origin.name);
       const AutocastScope no_autocast(DType::kFloat32);
@@ -193,7 +195,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
       context.needs_ = &needs;
       context.results_ = &results;
       context.answered_ = &answered;
-      if (AddsAtOnce() && !detects_anomalies) context.leaves_ = &records;
+      if (AddsAtOnce() && watcher == nullptr) context.leaves_ = &records;
       Attributed(origin, [&] { fn(context); });
     }
     for (size_t i = 0; i < records.size(); ++i) {
@@ -206,7 +208,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
         continue;
       }
       CheckGrad(*records[i], results[i], origin);
-      if (detects_anomalies) CheckFinite(results[i], i, origin);
+      if (watcher != nullptr) watcher->SeeGradient(origin, i, results[i], grads);
       Tensor grad = std::move(results[i]);
       Deliver(records[i], std::move(grad));
     }
@@ -220,15 +222,6 @@ class Engine : public std::enable_shared_from_this<Engine> {
     const Shape& shape = ShapeOf(record);
     TESSERA_CHECK(grad.shape() == shape, "backward", "the gradient of ", origin, " gave ", grad,
                   " for an input of shape ", shape);
-  }
-
-  static void CheckFinite(const Tensor& grad, size_t input, const Origin& origin) {
-    if (grad.device().is_meta()) return;
-    const std::vector<double> values = grad.ToVector<double>();
-    const auto found =
-        std::find_if(values.begin(), values.end(), [](double v) { return !std::isfinite(v); });
-    TESSERA_CHECK(found == values.end(), "backward", "the gradient of ", origin, " for its input ",
-                  input, ", ", grad, ", is ", *found, " at element ", found - values.begin());
   }
 
   static void RunHooks(const Hooks<TensorHook>& hooks, Tensor* grad) {

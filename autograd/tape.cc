@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "autograd/engine.h"
+#include "autograd/tape_watcher.h"
 
 namespace tessera {
 namespace {
@@ -151,6 +152,9 @@ std::shared_ptr<Node> NewNode(const char* name, const std::vector<Tensor>& input
     record->node = node;
     record->output = static_cast<int>(i);
     outputs[i].set_record(std::move(record));
+  }
+  if (TapeWatcher* const watcher = TapeWatcher::Current()) {
+    watcher->SeeResults(node->origin, inputs, outputs);
   }
   return node;
 }

@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "core/control_groups.h"
 #include "core/execution_context.h"
 
 namespace tessera {
@@ -192,6 +193,10 @@ class CpuAllocator final : public CountingAllocator {
   void ReleaseCached() override {
     std::lock_guard<std::mutex> lock(mutex_);
     DropOldest(0);
+  }
+  double available_bytes() const override {
+    const AllocatorStats now = stats();
+    return MemoryLeft() + static_cast<double>(now.reserved_bytes - now.current_bytes);
   }
 
  protected:

@@ -14,6 +14,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <memory>
 
 #include "core/device.h"
@@ -40,6 +41,8 @@ class Allocator {
   virtual void ReleaseCached() = 0;
 
   virtual AllocatorStats stats() const = 0;
+  // What requests can still get, blocks that are cached included; infinite where it is not known.
+  virtual double available_bytes() const { return std::numeric_limits<double>::infinity(); }
   virtual void ResetPeak() = 0;
   // Requests that would raise current_bytes above `bytes` throw; 0 means no limit.
   virtual void SetLimit(int64_t bytes) = 0;

@@ -14,7 +14,8 @@
 // Every thread has a context of its own, which begins as `ExecutionContext()`, so that callers on
 // different threads never see each other's modes: one model can be run by many at once. Scopes for
 // one mode alone stand with what they are about: NoGrad (autograd/autograd.h), AutocastScope
-// (autograd/autocast.h), SavedTensorScope (autograd/saved_tensor.h), NoiseKeyTable::Scope.
+// (autograd/autocast.h), SavedTensorScope (autograd/saved_tensor.h), TapeWatcher::Scope
+// (autograd/tape_watcher.h), NoiseKeyTable::Scope.
 #ifndef TESSERA_CORE_EXECUTION_CONTEXT_H_
 #define TESSERA_CORE_EXECUTION_CONTEXT_H_
 
@@ -32,6 +33,7 @@ class Allocator;
 class NoiseKeySource;
 class Profiler;
 class SavedTensorHooks;
+class TapeWatcher;
 class ThreadPool;
 
 // Whatever is pointed to outlives the scope; an allocator also the tensors made in it.
@@ -40,7 +42,7 @@ struct ExecutionContext {
   DType products = DType::kFloat32;           // what float32 operands of products become
   SavedTensorHooks* saved_tensors = nullptr;  // what becomes of tensors kept for the backward pass
   NoiseKeySource* noise_keys = nullptr;       // nullptr: keys of noise are values
-  bool detects_anomalies = false;             // gradients are looked through for what is not finite
+  TapeWatcher* watcher = nullptr;             // who looks on at the tape; nullptr: nobody
   bool recomputes = false;                    // a region of autograd/recompute.h runs again
   bool saves_region_input = false;            // such a region keeps what it was given
   // Whose tokens an expert works on: a rank of the expert-parallel group (nn/module.h).

@@ -19,7 +19,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "core/cpu_quota.h"
+#include "core/control_groups.h"
 #include "core/execution_context.h"
 
 namespace tessera {

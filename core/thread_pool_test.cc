@@ -27,8 +27,8 @@
 #include <vector>
 
 #include "base/error.h"
+#include "core/control_groups.h"
 #include "core/cpu_isa.h"
-#include "core/cpu_quota.h"
 #include "core/execution_context.h"
 
 namespace tessera {
@@ -308,6 +308,28 @@ TEST_F(CpuQuotaTest, Version1AndBothSideBySide) {
   EXPECT_DOUBLE_EQ(Quota(membership), 2.0);
   // Only the cpu controller counts.
   EXPECT_EQ(Quota("5:cpuset,cpuacct:/docker\n"), unlimited_);
+}
+
+TEST_F(CpuQuotaTest, MemoryIsWhatAncestorsLeaveAndCachedFilesGiveWay) {
+  const auto left = [&](const std::string& membership) {
+    Write("/membership", membership);
+    return GroupMemoryLeft(root_ + "/membership", root_ + "/fs");
+  };
+  EXPECT_EQ(left("0::/a/b\n"), unlimited_);
+  Write("/fs/a/b/memory.max", "max\n");
+  Write("/fs/a/b/memory.current", "700\n");
+  EXPECT_EQ(left("0::/a/b\n"), unlimited_);
+  Write("/fs/a/memory.max", "1000\n");
+  Write("/fs/a/memory.current", "800\n");
+  EXPECT_EQ(left("0::/a/b\n"), 200);
+  Write("/fs/a/memory.stat", "anon 500\ninactive_file 200\nactive_file 50\n");
+  EXPECT_EQ(left("0::/a/b\n"), 450);
+  Write("/fs/memory/docker/memory.limit_in_bytes", "300\n");
+  Write("/fs/memory/docker/memory.usage_in_bytes", "290\n");
+  Write("/fs/memory/docker/memory.stat", "inactive_file 9\ntotal_inactive_file 30\n");
+  EXPECT_EQ(left("3:memory:/docker\n0::/a\n"), 40);
+  EXPECT_EQ(left("3:cpu:/docker\n"), unlimited_);
+  EXPECT_GT(MemoryLeft(), 0);
 }
 
 TEST_F(CpuQuotaTest, NonsenseSetsNoLimit) {

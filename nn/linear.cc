@@ -49,8 +49,9 @@ Placement WeightPlacement(const LinearConfig& config, Split split, const Group& 
 
 Tensor OrUndefined(const Parameter* p) { return p == nullptr ? Tensor() : p->tensor; }
 
-// x. Gradients of what uses it are added up before they are added to those of other uses: in the
-// order that x has where the ranks' shares of it are gathered.
+// x, as a tensor of its own in the graph. The gradients of this one's uses are summed first, and
+// their sum is added to the gradients of x's other uses. Gathered shares of x are summed in the
+// same order.
 Tensor SeparateUse(const Tensor& x) {
   if (!AnyRequiresGrad({x})) return x;
   Tensor y = x.Detach();

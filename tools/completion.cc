@@ -98,11 +98,15 @@ std::string Completion(const CLI::App& app) {
     if (!InnerCommands(*command).empty()) groups.push_back(name);
     cases += CaseOfCommand(name, *command);
   }
+  std::vector<std::string> own_flags;
+  for (const CLI::Option* option : app.get_options()) {
+    for (const std::string& flag : option->get_lnames()) own_flags.push_back("--" + flag);
+  }
   const std::string name = app.get_name();
   return Concat("# Completion of `", name, "` in bash: source <(", name, " completion)\n_", name,
                 "() {\n  local commands=", Words(commands), " groups=", Words(groups), "\n",
                 kFunction,
-                "  case $command in\n    '') words=\"$commands\" flags='--help --version' ;;\n",
+                "  case $command in\n    '') words=\"$commands\" flags=", Words(own_flags), " ;;\n",
                 cases, "  esac\n", kReply, "}\ncomplete -F _", name, " ", name, "\n");
 }
 

@@ -16,6 +16,7 @@
 #include "models/model_keys.h"
 #include "tools/command_line.h"
 #include "tools/commands.h"
+#include "tools/model_gradients.h"
 #include "tools/settings.h"
 
 namespace tessera::tools {
@@ -74,24 +75,6 @@ Status WriteTensors(const std::string& path,
     if (host.numel() > 0) TESSERA_RETURN_IF_ERROR(writer.Append(host.raw_data(), host.nbytes()));
   }
   return writer.Commit();
-}
-
-// One gradient per parameter; those of tied uses are added up under the name the weight is saved
-// under. A parameter that the loss does not depend on has zeros, one that never trains has none.
-std::vector<std::pair<std::string, Tensor>> CollectGradients(Model& model) {
-  std::vector<std::pair<std::string, Tensor>> gradients;
-  const std::vector<nn::Parameter*> parameters = model.Parameters();
-  for (const nn::Parameter* p : parameters) {
-    if (p->tied_to != nullptr || !p->can_train) continue;
-    const Tensor sum = Zeros(p->tensor.shape(), GradDType(p->tensor), p->tensor.device());
-    for (const nn::Parameter* use : parameters) {
-      if (use != p && use->tied_to != p) continue;
-      const Tensor grad = Grad(use->tensor);
-      if (grad.defined()) AddInto(sum, grad);
-    }
-    gradients.emplace_back(p->name, sum);
-  }
-  return gradients;
 }
 
 Status RunForward(const ForwardFlags& flags) {

@@ -94,6 +94,7 @@ std::string Manual(const CLI::App& app) {
     page += Line(".TP\n.B", name) + Text(command->get_description()) + "\n";
   }
   Sections sections;
+  page += ".SH OPTIONS\n" + sections.Of(app.get_name(), app);
   for (const auto& [name, command] : commands) {
     page += Line(".SH", absl::AsciiStrToUpper(name));
     page += Line(".B", Synopsis(app, name, *command));

@@ -67,7 +67,7 @@ Status RunPlan(const CLI::App& command, const PlanFlags& flags, WrittenNames* na
   if (run.config.model.empty()) return InvalidArgument("a preset or a model folder is missing");
   if (run.resume) return InvalidArgument("--resume: a plan is of a whole run, not of its rest");
   const ScratchDirectory scratch;
-  run.config.out = scratch.path();
+  run.config.out = JoinPath(scratch.path(), "run");
   TESSERA_RETURN_IF_ERROR(run.config.Validate());
   const int ranks = flags.ranks > 0 ? asked : static_cast<int>(run.launch.ranks());
   const train::PlanOptions options = {.ranks = ranks, .cache = JoinPath(scratch.path(), "data")};

@@ -4,12 +4,17 @@
 #include <fcntl.h>
 #include <malloc.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
+#include <cstdlib>
+#include <ctime>
+#include <exception>
 #include <iterator>
+#include <new>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -22,11 +27,15 @@
 #include "dist/comm/launch_environment.h"
 #include "dist/comm/world.h"
 #include "dist/mesh/mesh.h"
+#include "nlohmann/json.hpp"
 #include "runtime/tessera.h"
 #include "tools/command_line.h"
 #include "tools/commands.h"
 #include "tools/field_flags.h"
 #include "tools/gpus.h"
+#include "tools/libraries/loaded_libraries.h"
+#include "tools/libraries/spdx.h"
+#include "tools/libraries/version_report.h"
 #include "train/ranks/agreement.h"
 #include "train/ranks/run_on_ranks.h"
 
@@ -34,9 +43,14 @@ namespace tessera::tools {
 namespace {
 
 #ifdef NDEBUG
-constexpr char kCompiler[] = "optimised by g++ " __VERSION__;
+constexpr char kBuild[] = "optimised";
 #else
-constexpr char kCompiler[] = "not optimised, by g++ " __VERSION__;
+constexpr char kBuild[] = "not optimised";
+#endif
+#ifdef __clang__
+constexpr char kCompiler[] = __VERSION__;  // "Clang 14.0.6"
+#else
+constexpr char kCompiler[] = "g++ " __VERSION__;
 #endif
 
 struct Command {
@@ -64,6 +78,8 @@ constexpr Command kCommands[] = {
     {"corpus", AddCorpusCommand, /*knows_others=*/false, /*has_ranks=*/true, CorpusGoesOnList},
     {"inspect", AddInspectCommand},
     {"report", AddReportCommand},
+    {"replay", AddReplayCommand},
+    {"diff", AddDiffCommand},
     {"convert", AddConvertCommand},
     {"merge", AddMergeCommand},
     {"quantize", AddQuantizeCommand},
@@ -88,6 +104,44 @@ void AddCommands(CLI::App& app, CommandState& state, const std::vector<std::stri
   for (const Command& command : kCommands) command.add(app, state);
 }
 
+std::string SetName(CpuIsa isa, bool amx) {
+  return Concat(CpuIsaName(isa), amx ? " with AMX" : "");
+}
+
+// `--version` by itself says one line.
+void AddVersionFlags(CLI::App& app) {
+  CLI::Option* const version = app.set_version_flag(
+      "--version",
+      Concat("tessera ", TSR_VERSION, " (for ", BuiltFor(), ", ", kBuild, " by ", kCompiler, ")"),
+      "print the version and exit");
+  const auto add = [&](const char* flag, const std::string& help) {
+    app.add_flag(flag, help)->needs(version);
+  };
+  add("--verbose", "every library, with its version and licence");
+  add("--json", "that as one JSON object");
+  add("--sbom", "that as a bill of materials (SPDX 2.3)");
+}
+
+Status PrintVersion(const CLI::App& app, const std::string& line) {
+  const auto given = [&](const char* flag) { return app.get_option(flag)->count() > 0; };
+  const bool json = given("--json"), sbom = given("--sbom");
+  if (!json && !sbom && !given("--verbose")) return WriteOut(line + "\n");
+  const std::vector<ListedLibrary> libraries = ListLibraries();
+  if (sbom) {
+    TESSERA_ASSIGN_OR_RETURN(const int64_t created,
+                             CreationTime(std::getenv("SOURCE_DATE_EPOCH"), std::time(nullptr)));
+    return WriteOut(SpdxDocument(TSR_VERSION, created, libraries).dump(2) + "\n");
+  }
+  const BuildFacts facts = {.version = TSR_VERSION,
+                            .compiler = kCompiler,
+                            .build = kBuild,
+                            .built_for = BuiltFor(),
+                            .instruction_set = SetName(ActiveIsa(), ActiveAmx()),
+                            .best_set = SetName(DetectedIsa(), HasAmx())};
+  return WriteOut(json ? VersionJson(facts, libraries).dump() + "\n"
+                       : VersionText(facts, libraries));
+}
+
 // Reads the command line into `state`; help is printed here and leaves nothing to run.
 Status Parse(CLI::App& app, CommandState& state, const std::vector<std::string>& arguments) {
   const Command* const asked = Asked(arguments);
@@ -103,7 +157,7 @@ Status Parse(CLI::App& app, CommandState& state, const std::vector<std::string>&
     return WriteOut(WrappedHelp(app.help()));
   } catch (const CLI::CallForVersion& version) {
     state.run = nullptr;
-    return WriteOut(Concat(version.what(), "\n"));
+    return PrintVersion(app, version.what());
   } catch (const CLI::ParseError& error) {
     return InvalidArgument(
         error.what(), " (see `", app.get_name(), " ",
@@ -129,8 +183,7 @@ Status Run(const Program& program, const std::vector<std::string>& arguments) {
   TESSERA_RETURN_IF_ERROR(CheckAmxEnvironment());
   CLI::App app(program.description, program.name);
   app.footer(Concat("`", program.name, " COMMAND --help` explains a command."));
-  app.set_version_flag("--version",
-                       Concat("tessera ", TSR_VERSION, " (for ", BuiltFor(), ", ", kCompiler, ")"));
+  AddVersionFlags(app);
   CommandState state = {.program = &program, .arguments = arguments};
   AddCommands(app, state, arguments);
   const Status parsed = state.names.In(Parse(app, state, arguments));
@@ -155,6 +208,32 @@ void ShareArenaInNarrowSpace() {
   constexpr rlim_t kNarrow = rlim_t{4} << 30;
   rlimit limit = {};
   if (getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur < kNarrow) mallopt(M_ARENA_MAX, 1);
+}
+
+std::terminate_handler terminate_before;
+
+// An exception that nobody catches. Without memory that is one from before main, from a thread of a
+// library, or from the report of another failure: it is reported as any other, and no core is
+// written. Nothing here takes memory.
+[[noreturn]] void OnTerminate() {
+  if (std::current_exception() != nullptr) {
+    try {
+      throw;
+    } catch (const std::bad_alloc&) {
+      constexpr std::string_view kLine = "error: out of memory\n";
+      static_cast<void>(!write(STDERR_FILENO, kLine.data(), kLine.size()));
+      _exit(1);
+    } catch (...) {
+      terminate_before();
+    }
+  }
+  terminate_before();
+  std::abort();
+}
+
+// Before all that is made before main: the registries there take memory.
+[[gnu::constructor(101)]] void ReportWhatNobodyCatches() {
+  terminate_before = std::set_terminate(OnTerminate);
 }
 
 }  // namespace

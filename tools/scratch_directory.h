@@ -3,12 +3,15 @@
 #ifndef TESSERA_TOOLS_SCRATCH_DIRECTORY_H_
 #define TESSERA_TOOLS_SCRATCH_DIRECTORY_H_
 
-#include <unistd.h>
+#include <stdlib.h>
 
+#include <cerrno>
 #include <cstdlib>
+#include <cstring>
 #include <string>
 #include <utility>
 
+#include "base/error.h"
 #include "base/file.h"
 #include "base/status.h"
 
@@ -16,11 +19,14 @@ namespace tessera::tools {
 
 class ScratchDirectory {
  public:
-  // Under the directory for temporary files.
+  // A new one under the directory for temporary files, which nobody else can foresee or enter:
+  // other users may write there. Throws Error where there can be none.
   ScratchDirectory() {
-    const char* base = std::getenv("TMPDIR");
-    path_ =
-        JoinPath(base != nullptr && *base != '\0' ? base : "/tmp", Concat("tessera-", getpid()));
+    const char* const given = std::getenv("TMPDIR");
+    const std::string base = given != nullptr && *given != '\0' ? given : "/tmp";
+    path_ = JoinPath(base, "tessera-XXXXXX");
+    TESSERA_CHECK(mkdtemp(path_.data()) != nullptr, "a folder for temporary files", base, ": ",
+                  std::strerror(errno));
   }
   // At a path, for what is large.
   explicit ScratchDirectory(std::string path) : path_(std::move(path)) {}

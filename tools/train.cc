@@ -14,6 +14,8 @@
 #include "tools/launch.h"
 #include "tools/program.h"
 #include "tools/run_flags.h"
+#include "tools/scratch_directory.h"
+#include "train/plan/memory_check.h"
 #include "train/ranks/agreement.h"
 #include "train/ranks/run_on_ranks.h"
 #include "train/ranks/stop_signal.h"
@@ -67,7 +69,18 @@ Status TrainOnRank(const train::RunConfig& config, const std::vector<std::string
     return log.Says(level) ? WriteOut(log.prefix() + text) : OkStatus();
   };
   constexpr train::LogLevel kInfo = train::LogLevel::kInfo;
-  TESSERA_ASSIGN_OR_RETURN(train::RunSetup setup, train::PrepareRun(config, mesh, world.device));
+  const auto check = [&](const train::OpenedRun& run) -> Status {
+    const ScratchDirectory scratch(JoinPath(config.out, ".plan"));
+    TESSERA_ASSIGN_OR_RETURN(const std::string line,
+                             train::CheckMemory(run, {.ranks = world.size,
+                                                      .local_ranks = world.local_size,
+                                                      .device = world.device,
+                                                      .scratch = scratch.path()}));
+    return say(kInfo, line + "\n");
+  };
+  TESSERA_ASSIGN_OR_RETURN(train::RunSetup setup,
+                           train::PrepareRun(config, mesh, world.device,
+                                             config.check_memory ? check : train::BeforeModel()));
   if (!world.warning.empty()) setup.warnings.push_back(world.warning);
   train::TrainerParts parts;
   if (program.parts_of_run != nullptr) {
@@ -85,7 +98,9 @@ Status TrainOnRank(const train::RunConfig& config, const std::vector<std::string
     TESSERA_RETURN_IF_ERROR(say(train::LogLevel::kWarning, Concat("warning: ", line, "\n")));
   }
   train::Trainer trainer(setup.config, *setup.model, setup.data, mesh, std::move(parts));
-  TESSERA_ASSIGN_OR_RETURN(const train::TrainResult result, trainer.Train(options));
+  train::TrainOptions with_texts = options;
+  with_texts.tokenizer = setup.tokenizer.get();
+  TESSERA_ASSIGN_OR_RETURN(const train::TrainResult result, trainer.Train(with_texts));
   if (!result.stopped_by.empty()) {
     return say(kInfo, Concat("stopped at step ", result.state.step, " of ",
                              result.state.total_steps, " by ", result.stopped_by, "; saved ",

@@ -20,6 +20,7 @@ struct TrainState {
   double loss = 0;      // of the last step
   double grad_norm = 0;
   std::map<std::string, double> auxiliaries;  // likewise, by name (models/auxiliary.h)
+  std::optional<double> usual_loss;           // a running mean, where spikes are looked for
   double lr = 0;
   // Of losses that are scaled: the scale that the next step begins with, and how many updates were
   // left out because gradients overflowed.

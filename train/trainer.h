@@ -49,10 +49,13 @@
 #include "train/report/run_log.h"
 #include "train/report/run_report.h"
 #include "train/report/step_report.h"
+#include "train/run/bad_step.h"
 #include "train/run/checkpoint_keeper.h"
 #include "train/run/resume_state.h"
 #include "train/run/run_lock.h"
 #include "train/task.h"
+#include "train/trace/digest_trace.h"
+#include "train/trace/traced_tensor.h"
 #include "train/train_state.h"
 #include "train/trainer_parts.h"
 
@@ -66,6 +69,8 @@ struct TrainOptions {
   // Where the run speaks, each rank at its level (train/report/run_log.h); nullptr: nowhere.
   std::FILE* output = stdout;
   std::string host = HostName();  // which machine this rank is on
+  // Shows the texts of samples where a run stops for their sake; nullptr: they have numbers alone.
+  const data::Tokenizer* tokenizer = nullptr;
 };
 
 struct TrainResult {
@@ -99,11 +104,20 @@ class Trainer {
 
   // What a run asks of memory and of other ranks, of a model on meta (train/plan/plan.h): the
   // engine, two steps with the data's largest batches, an evaluation, and saving. There are no
-  // numbers, and nothing is written. `ended` is told of each phase as it ends.
+  // numbers, and nothing is written. `ended` is called at the end of each phase.
   Status Rehearse(const std::function<void(RunPhase phase)>& ended);
   // What a checkpoint would hold. After Rehearse.
   std::vector<dist::CheckpointTensor> CheckpointTensors() { return engine_->Tensors(); }
   double steps_per_epoch() const { return sampler_.StepsPerEpoch(mesh_.data_ranks()); }
+
+  // Takes the step again that ended a run (train/run/bad_step.h), from `<out>/bad_step`, and looks
+  // for where it began; nothing is written. nullopt: everything is finite. On any layout.
+  StatusOr<std::optional<BadStep>> Replay();
+
+  // Takes the steps of a run that traced digests again, up to `wanted.step`, and gives what
+  // `wanted` names, on the rank that has it; see Retake (train/trace/traced_tensor.h). Nothing is
+  // written.
+  StatusOr<std::vector<RetakenTensor>> Retake(const TracedTensor& wanted);
 
   // The loss and the task's metrics over batches, or over a dataset (all of it, or `max_batches`
   // batches); see train/evaluator.h.
@@ -148,13 +162,20 @@ class Trainer {
   Status MakeEngine();
   Status PlanSteps(const data::DataPosition& begin, int64_t length_group);
   Status MakeRoom() const;
+  Status TraceStep(const StepBatches& step);
   Status OpenReport(const ResumeState& resumed);
   StatusOr<ResumeState> Resume(const TrainOptions& options);
   Status LoadFrom(const dist::Checkpoint& checkpoint);
+  Status TakeAgainFrom(const dist::Checkpoint& checkpoint);
+  Status TakeAgainBefore(int64_t step);
   ResumeState StateNow() const;
   StatusOr<data::Batch> TrainBatch(int64_t number) const;
   using NextBatch = std::function<StatusOr<data::Batch>()>;
   StepBatches FetchStep(const NextBatch& next);
+  NextBatch NextBatches() const;  // from the step that comes next on, without a loader
+  // What the loop is given of it.
+  std::vector<models::Bundle> BundlesOf(const StepBatches& step) const;
+  WholeStep WholeStepOf(const StepBatches& step) const;
   StatusOr<int64_t> LargestStep() const;
   StatusOr<data::Batch> LargestBatch(const data::BatchPlace& place) const;
   std::vector<models::Bundle> BatchesAhead(const data::Batch& batch) const;
@@ -163,14 +184,24 @@ class Trainer {
   Status RehearseEvaluation();
   Status RehearseSave();
   StepResult RunStep(const StepBatches& step);
+  std::optional<BadStep> FirstBadStep(const std::optional<BadNumber>& mine) const;
+  std::vector<BadSample> SamplesOf(int64_t micro_batch) const;
+  void WarnOfSamples(const std::vector<BadSample>& samples) const;
+  Status CheckSpike(const StepBatches& step, const StepResult& done);
+  Status TellBadStep(const std::string& what, const BadStep& bad);
+  Status SaveBadStep() const;
   void ReadPosition();
   std::vector<double> CountsOfStep(const StepResult& done) const;
   Status JudgeByReference();
-  Status CheckStep(const StepResult& done);
-  Status CheckLossScale(bool overflow);
+  Status CheckStep(const StepBatches& step, const StepResult& done);
+  Status CheckLossScale(const StepBatches& step, bool overflow);
   void WarnOfStepsInVain() const;
   Status CheckWeights();
-  Status NotFinite(const std::string& what);
+  // Ends the run.
+  Status Stop(const std::string& what);
+  std::string SoundCheckpoint() const;
+  Status StepNotFinite(const std::string& what, const StepBatches& step,
+                       std::optional<BadStep> bad = std::nullopt);
   Status MakeCallbacks();
   Status CheckJudgedMetric(const nlohmann::ordered_json& metrics) const;
   Status RestoreCallbacks(const ResumeState& saved);
@@ -218,6 +249,7 @@ class Trainer {
   std::optional<StepLoop> loop_;  // over the engine
   CheckpointKeeper checkpoints_;
   std::unique_ptr<RunReport> report_;
+  std::unique_ptr<DigestTrace> trace_;  // nullptr: none is asked for
   std::function<double(int64_t step, int64_t total_steps)> learning_rate_;
   RunLog log_ = RunLog(nullptr, LogLevel::kError);
   const StopSignals* signals_ = nullptr;
@@ -236,13 +268,15 @@ class Trainer {
   std::string data_digest_;      // rank 0's
   bool evaluation_due_ = false;  // of the last step: checkpoints say so
   bool epoch_end_due_ = false;
-  bool amends_ = false;                // the newest checkpoint says that something is due
-  bool interrupted_ = false;           // an evaluation or the reference pass, on all ranks
-  int64_t skipped_in_a_row_ = 0;       // updates, at a scale that cannot fall
-  int64_t skipped_here_ = 0;           // updates, by this process
-  int64_t steps_without_targets_ = 0;  // of this process
-  bool finite_ = true;                 // the last step's loss and gradients
-  int64_t begun_at_ = 0;               // the step this process began with
+  bool amends_ = false;                         // the newest checkpoint says that something is due
+  bool interrupted_ = false;                    // an evaluation or the reference pass, on all ranks
+  int64_t skipped_in_a_row_ = 0;                // updates, at a scale that cannot fall
+  int64_t skipped_here_ = 0;                    // updates, by this process
+  int64_t steps_without_targets_ = 0;           // of this process
+  bool finite_ = true;                          // the last step's loss and gradients
+  int64_t sound_step_ = -1;                     // the weights after it have given finite numbers
+  const data::Tokenizer* tokenizer_ = nullptr;  // TrainOptions::tokenizer
+  int64_t begun_at_ = 0;                        // the step this process began with
   std::chrono::steady_clock::time_point started_;
 };
 

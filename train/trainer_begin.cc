@@ -44,6 +44,7 @@ bool IsIn(const std::string& out, const std::string& checkpoint) {
 
 Status Trainer::Begin(const TrainOptions& options) {
   log_ = OpenRunLog(config_, mesh_, options.output, options.host);
+  tokenizer_ = options.tokenizer;
   TESSERA_RETURN_IF_ERROR(Agree(mesh_, Prepare()));
   TESSERA_RETURN_IF_ERROR(MakeEngine());
   if (mesh_.world()->rank() == 0) data_digest_ = DataDigest(config_.Sources());
@@ -97,6 +98,9 @@ Status Trainer::MakeRoom() const {
   }
   TESSERA_RETURN_IF_ERROR(RunReport::Remove(config_.out));
   TESSERA_RETURN_IF_ERROR(RemovePipelineTimeline(config_.out));
+  TESSERA_RETURN_IF_ERROR(RemoveAll(JoinPath(config_.out, kDigests)));
+  TESSERA_RETURN_IF_ERROR(RemoveAll(JoinPath(config_.out, kBadStep)));
+  TESSERA_RETURN_IF_ERROR(RemoveAll(JoinPath(config_.out, kBadStep) + ".json"));
   return RemoveAll(model);
 }
 
@@ -189,6 +193,11 @@ Status Trainer::OpenReport(const ResumeState& resumed) {
                                 .epoch = EpochSums::Of(*resumed.epoch),
                                 .write = parts_.log.run},
                                log_));
+  if (!config_.trace.empty()) {
+    TESSERA_ASSIGN_OR_RETURN(trace_,
+                             DigestTrace::Open(config_.out, mesh_.world()->rank(), state_.step));
+    TESSERA_RETURN_IF_ERROR(trace_->Begin(state_.step, engine_->Tensors()));
+  }
   if (!mesh_.prints()) return OkStatus();
   return WriteFileAtomically(JoinPath(config_.out, "config.json"), config_.ToJson().dump(2) + "\n");
 }
@@ -219,7 +228,7 @@ StatusOr<ResumeState> Trainer::Resume(const TrainOptions& options) {
   if (!options.resume_from.empty()) {
     TESSERA_ASSIGN_OR_RETURN(checkpoint, checkpoints_.Open(options.resume_from, log_));
   } else {
-    checkpoint = checkpoints_.FindNewest(log_);
+    TESSERA_ASSIGN_OR_RETURN(checkpoint, checkpoints_.FindNewest(log_));
   }
   if (!checkpoint) {
     log_.Info(Concat("no checkpoint in ", config_.out, ": starting afresh"));

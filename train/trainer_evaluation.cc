@@ -146,8 +146,8 @@ Status Trainer::EvaluateAndLog() {
       TESSERA_RETURN_IF_ERROR(AfterSave(checkpoints_.Finish()));
       TESSERA_RETURN_IF_ERROR(checkpoints_.Withdraw());
     }
-    return NotFinite(Concat("step ", state_.step, ": the validation loss is ",
-                            std::isnan(found.loss) ? "nan" : Concat(found.loss)));
+    return Stop(Concat("step ", state_.step, ": the validation loss is ",
+                       std::isnan(found.loss) ? "nan" : Concat(found.loss)));
   }
   TESSERA_RETURN_IF_ERROR(report_->WriteEvaluation(state_, samples));
   TESSERA_RETURN_IF_ERROR(CheckJudgedMetric(*state_.val_metrics));

@@ -35,7 +35,7 @@ std::pair<int64_t, int64_t> SizeOf(const data::Batch& batch) {
   return {bytes, batch.targets};
 }
 
-// The CPU's allocator is that of data, too; a GPU's is not.
+// On the CPU batches come from the model's own allocator; on a GPU they lie in host memory.
 bool HoldsData(const models::Model& model) {
   return model.build().device.target == DeviceType::kCpu;
 }
@@ -105,6 +105,8 @@ Status Trainer::RehearseStep(int64_t like, const std::function<void(RunPhase pha
   ended(RunPhase::kData);
   const StepResult done = RunStep(step);
   CountsOfStep(done);
+  TESSERA_RETURN_IF_ERROR(TraceStep(step));
+  if (config_.check_finite) FirstBadStep(std::nullopt);
   state_.tokens = step.all.tokens;
   return then();
 }

@@ -240,7 +240,7 @@ TEST_F(TrainerTest, DamagedCheckpointsArePassedOver) {
             std::string::npos);
   std::vector<std::string> warnings;
   const auto found =
-      dist::FindNewestCheckpoint(config.out, [&](const std::string& w) { warnings.push_back(w); });
+      *dist::FindNewestCheckpoint(config.out, [&](const std::string& w) { warnings.push_back(w); });
   ASSERT_TRUE(found.has_value());
   EXPECT_EQ(found->step(), 4);
   EXPECT_EQ(warnings.size(), 2u);

@@ -88,6 +88,11 @@ class CudaAllocator final : public Allocator {
   AllocatorStats stats() const override { return pool_.stats(); }
   void ResetPeak() override { pool_.ResetPeak(); }
   void SetLimit(int64_t bytes) override { pool_.SetLimit(bytes); }
+  double available_bytes() const override {
+    const AllocatorStats now = pool_.stats();
+    return static_cast<double>(Properties(device_).free_bytes) +
+           static_cast<double>(now.reserved_bytes - now.current_bytes);
+  }
   BlockPool& pool() { return pool_; }
 
  private:

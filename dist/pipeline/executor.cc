@@ -83,6 +83,7 @@ class PipelineExecutor::Step {
   };
 
   void Take(const Action& a) {
+    if (options_.before_pass && IsOfPass(a.kind)) options_.before_pass(a);
     switch (a.kind) {
       case ActionKind::kForward:
         return Forward(a);
@@ -242,6 +243,13 @@ class PipelineExecutor::Step {
   }
 
   // --- Places ------------------------------------------------------------------------------------
+
+  // What arrives for a forward pass is recorded as its first operation.
+  static bool IsOfPass(ActionKind kind) {
+    return kind == ActionKind::kForward || kind == ActionKind::kBackward ||
+           kind == ActionKind::kInputGradient || kind == ActionKind::kWeightGradient ||
+           kind == ActionKind::kReceiveActivation;
+  }
 
   enum Direction { kActivation, kGradient };
   using Place = std::pair<int, int>;

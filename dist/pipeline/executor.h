@@ -63,6 +63,8 @@ struct StepOptions {
   // What the criterion is given as `inputs` of micro-batch m, which may have more than blocks take;
   // the micro-batch itself when empty.
   std::function<models::Bundle(int m)> criterion_inputs = {};
+  // Before a forward pass, a backward pass or a part of one is run.
+  std::function<void(const Action& action)> before_pass = {};
   // Before gradients of micro-batch m are added to the parameters of this rank's chunk number
   // `local_chunk`: m = 0, 1, ... for each of them. (ParameterStore::BeginMicroBatch of that
   // chunk's reducer.)

@@ -25,7 +25,7 @@ struct MeasuredParameter {
   // elements of it, one counts them.
   bool counted = true;
   std::shared_ptr<Communicator> ranks;  // of StoreGroups: those that hold the same part
-  // Whether each of those ranks has elements of its own of the gradient; else each has all of it.
+  // Whether those ranks share out the gradient's elements; else each of them has all of it.
   bool cut = false;
 };
 

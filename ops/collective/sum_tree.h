@@ -43,8 +43,8 @@ struct LinearTrees {
   std::shared_ptr<const SumTree> outputs = nullptr;
 };
 
-// Sums over the tokens of [B, T, ...], of which each rank of `group` (nullptr: one) has the
-// EvenShare(T, ranks, rank): leaves are EvenShares of T, too.
+// Sums over the tokens of [B, T, ...]. Each rank of `group` has EvenShare(T, ranks, rank) of the
+// tokens; without a group one rank has all. A leaf is an EvenShare of T, too.
 struct TokenTree {
   Group group;
 };

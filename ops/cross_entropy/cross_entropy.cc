@@ -119,7 +119,7 @@ struct Statistics {
   Tensor logit_sum;  // undefined without smoothing
 };
 
-// Of some columns: [rows] each, of which all but the maximum are sums, rows of one tensor.
+// What is known of some of the columns. Every statistic is [rows]; the sums are rows of one tensor.
 struct Measured {
   Tensor max;
   Tensor sums;  // of exp(x - max), the target's logit, and, where it smooths, the logits

@@ -47,7 +47,8 @@ struct Outcome {
   std::vector<std::vector<float>> tensors;
 };
 
-// `splits_inputs`: x and the inputs of W are cut; else its outputs. What is not cut is compared.
+// One step of a linear layer. The ranks share out the inputs of W (and x) if `splits_inputs`, else
+// its outputs. The outcome has what every rank holds whole.
 Outcome Step(const std::vector<int64_t>& blocks, bool splits_inputs, LinearLayout layout,
              DType dtype, bool low_rank, int ranks) {
   int64_t features = 0;

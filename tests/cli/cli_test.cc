@@ -60,7 +60,7 @@ TEST_F(CliTest, HelpOfEveryCommand) {
   const std::string help = Output({"--help"});
   EXPECT_EQ(Output({"-h"}), help);
   for (const char* command : {"train", "plan", "eval", "models", "forward", "generate", "tokenize",
-                              "train-tokenizer", "inspect", "convert", "merge"}) {
+                              "train-tokenizer", "inspect", "convert", "merge", "diff", "replay"}) {
     EXPECT_NE(help.find(Concat("\n  ", command, " ")), std::string::npos) << command;
     const std::string text = Output({command, "--help"});
     EXPECT_NE(text.find("Example"), std::string::npos) << command;
@@ -74,7 +74,7 @@ TEST_F(CliTest, HelpIsAtMostAHundredColumnsWide) {
        {"train",  "generate",   "serve",  "eval",    "predict",  "embed",
         "rerank", "explain",    "models", "forward", "tokenize", "train-tokenizer",
         "corpus", "inspect",    "report", "convert", "merge",    "quantize",
-        "launch", "completion", "manual", "plan"}) {
+        "launch", "completion", "manual", "plan",    "diff",     "replay"}) {
     commands.push_back({command});
   }
   for (const char* step : {"urls", "fetch", "extract", "clean", "dedup", "shuffle", "split", "mix",
@@ -146,7 +146,8 @@ TEST_F(CliTest, EveryGenerationSettingIsAFlag) {
 TEST_F(CliTest, WrongUsage) {
   ExpectError({}, 2, "a command is missing");
   ExpectError({"genrate"}, 2, "unknown command 'genrate'; did you mean 'generate'?");
-  ExpectError({"--verbose"}, 2, "unknown flag '--verbose'");
+  ExpectError({"--verbose"}, 2, "--verbose requires --version");
+  ExpectError({"--loud"}, 2, "unknown flag '--loud'");
   ExpectError({"forward", "--modle", "x"}, 2, "did you mean '--model'?");
   ExpectError({"generate", "--model", "x", "--qqqqqqqqq=1"}, 2, "unknown flag '--qqqqqqqqq'");
   ExpectError({"generate", "-x"}, 2, "unknown flag '-x'");

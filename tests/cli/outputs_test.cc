@@ -211,5 +211,16 @@ TEST_F(OutputsTest, MergeWritesNoNaN) {
   }
 }
 
+// Other users may write into the folder of temporary files: what is there is left alone.
+TEST_F(OutputsTest, AFolderForTemporaryFilesIsNewAndGoesAgain) {
+  fs::create_directories(Path("tmp"));
+  const Surroundings there = {.environment = {{"TMPDIR", Path("tmp")}}};
+  const Outcome outcome = Run({"plan", "gpt-tiny", "--seq-len", "8"}, there);
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_TRUE(fs::is_empty(Path("tmp")));
+  ExpectError({"plan", "gpt-tiny"}, 1, "a folder for temporary files: " + Path("none") + ": ",
+              {.environment = {{"TMPDIR", Path("none")}}});
+}
+
 }  // namespace
 }  // namespace tessera

@@ -108,9 +108,11 @@ class QuantizedModelsTest : public testing::TestWithParam<Case> {
     ASSERT_TRUE(converted.ok()) << Message(converted);
   }
   void TearDown() override { fs::remove_all(Path("")); }
-  // Rounding may give a token another expert.
-  static double Spread() {
-    return GetParam().family.config.contains("num_experts_per_tok") ? 3 : 1;
+  // A bound of a distance. Rounding may give a token another expert, which changes its whole row;
+  // rows that have nothing to do with each other are 1.4 apart.
+  static double Bound(double dense) {
+    const bool has_experts = GetParam().family.config.contains("num_experts_per_tok");
+    return has_experts ? std::min(8 * dense, 0.7) : dense;
   }
 
   std::string Path(const std::string& name) const {
@@ -167,7 +169,7 @@ TEST_P(QuantizedModelsTest, IsTheSameFromEitherFolderAndNearTheDense) {
   for (const DType dtype : {DType::kBFloat16, DType::kFloat16}) {
     const auto half = Load(quantised_, {.build = {.dtype = dtype}});
     EXPECT_EQ(CountQuantised(*half), CountQuantised(*held));
-    EXPECT_LT(Distance(FirstOutput(*half, inputs), output), 0.1 * Spread()) << dtype;
+    EXPECT_LT(Distance(FirstOutput(*half, inputs), output), Bound(0.1)) << dtype;
   }
   const auto wide = models::LoadModel(quantised_, {.build = {.dtype = DType::kFloat64}});
   EXPECT_EQ(Message(wide.status()),
@@ -181,7 +183,7 @@ TEST_P(QuantizedModelsTest, IsTheSameFromEitherFolderAndNearTheDense) {
   const auto dense = Load(back, {});
   EXPECT_EQ(CountQuantised(*dense), 0);
   const double distance = Distance(output, FirstOutput(*dense, inputs));
-  EXPECT_LT(distance, 0.06 * Spread());
+  EXPECT_LT(distance, Bound(0.06));
   EXPECT_GT(distance, 0);
   if (!Stays(GetParam().type)) return;
   const std::string again = Path("again");
@@ -202,8 +204,8 @@ TEST_P(QuantizedModelsTest, OnTwoRanks) {
       // What is dense on a rank has not lost what few bits lose, unless the folder has.
       const bool lost = in_folder || Stays(GetParam().type);
       const double distance = Distance(FirstOutput(*model, inputs), output);
-      const double rough = GetParam().type == QuantType::kQ2K ? 0.5 : 0.25 * Spread();
-      EXPECT_LT(distance, lost ? 0.05 * Spread() : rough);
+      const double rough = GetParam().type == QuantType::kQ2K ? 0.5 : Bound(0.25);
+      EXPECT_LT(distance, lost ? Bound(0.05) : rough);
     });
   }
 }

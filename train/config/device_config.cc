@@ -24,7 +24,12 @@ const OptionTable& DeviceConfig::Table() {
                "on one GPU, steps whose batches have the same shapes are recorded as a CUDA "
                "graph after two of them and replayed, with the same results; where that cannot "
                "be done, one line says why",
-               {.changes_results = false, .aliases = {{"enable_cuda_graph", "Megatron-LM"}}}));
+               {.changes_results = false, .aliases = {{"enable_cuda_graph", "Megatron-LM"}}})
+          .Add("check_memory", &DeviceConfig::check_memory,
+               "plan the run before its model takes memory ([planning.md](planning.md)): its peak "
+               "is said, and where the device does not hold it the run ends at once, with the "
+               "nearest layout that fits",
+               {.changes_results = false}));
   return *table;
 }
 

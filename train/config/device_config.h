@@ -16,6 +16,7 @@ struct DeviceConfig {
   std::optional<int64_t> threads;
   bool deterministic = false;
   bool cuda_graph = true;
+  bool check_memory = true;
 
   static const OptionTable& Table();
 };

@@ -84,6 +84,13 @@ const OptionTable& ReportConfig::Table() {
                {.unset = "none", .needs = {evaluates}, .changes_results = false})
           .Add("sample_tokens", &ReportConfig::sample_tokens, "new tokens of each at most",
                {.least = 1, .needs = {{{"sample_prompts"}}}, .changes_results = false})
+          .Add("trace", &ReportConfig::trace,
+               "`digests`: <out>/digests gets a digest of every result, gradient and weight of "
+               "every "
+               "step, which `tessera diff` compares. Slow",
+               {.choices = {"", "digests"},
+                .needs = {{{"check_finite", {"false"}}}},
+                .changes_results = false})
           .Add("profile", &ReportConfig::profile,
                "a file for a Chrome trace (chrome://tracing, ui.perfetto.dev) of some steps: "
                "modules, nodes of the backward pass, kernels, memory; the ten costliest kernels "

@@ -32,6 +32,7 @@ struct ReportConfig {
   std::vector<std::string> sample_prompts;
   int64_t sample_tokens = 40;
   bool wall_clock_breakdown = false;
+  std::string trace;
   std::string profile;  // a file
   int64_t profile_after = 3;
   int64_t profile_steps = 2;

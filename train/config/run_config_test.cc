@@ -102,18 +102,18 @@ TEST(RunConfigTest, ValidatesAndRoundTrips) {
   // Overflows that are meant are no anomalies.
   const auto looking = [&](auto change) {
     return problem([&](RunConfig& c) {
-      c.detect_anomaly = true;
+      c.check_finite = true;
       change(c);
     });
   };
   EXPECT_EQ(looking([](RunConfig& c) { c.autocast = "bfloat16"; }), "");
   EXPECT_EQ(looking([](RunConfig& c) { c.autocast = "float16"; }),
-            "detect_anomaly is set, which needs no autocast or autocast bfloat16 (autocast is "
+            "check_finite is set, which needs no autocast or autocast bfloat16 (autocast is "
             "float16)");
   EXPECT_EQ(looking([](RunConfig& c) { c.dtype = "float16"; }),
-            "detect_anomaly is set, which needs dtype float32 or bfloat16 (dtype is float16)");
+            "check_finite is set, which needs dtype float32 or bfloat16 (dtype is float16)");
   EXPECT_EQ(looking([](RunConfig& c) { c.on_non_finite = "skip"; }),
-            "detect_anomaly is set, which needs on_non_finite stop (on_non_finite is skip)");
+            "check_finite is set, which needs on_non_finite stop (on_non_finite is skip)");
   const auto misfit = [](int world, auto change) {
     RunConfig config;
     change(config);

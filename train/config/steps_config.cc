@@ -79,14 +79,22 @@ const OptionTable& StepsConfig::Table() {
                "exit "
                "1 and the last good checkpoint, `skip` the update, or `continue`",
                {.choices = {"stop", "skip", "continue"}})
-          .Add("detect_anomaly", &StepsConfig::detect_anomaly,
-               "look through every gradient of the backward passes and stop at the first that is "
-               "no number, with the operation that gave it and its module. Slow: for finding the "
-               "place",
+          .Add("check_finite", &StepsConfig::check_finite,
+               "look through what every operation and every gradient function gives, and stop at "
+               "the first that is no number, with the operation, its module, its operands and the "
+               "samples. Slow; without it a run that stops takes its last step again to look",
                {.needs = {{{"dtype", {"float32", "bfloat16"}}},
                           {{"autocast", {""}}, {"autocast", {"bfloat16"}}},
                           {{"on_non_finite", {"stop"}}}},
-                .changes_results = false})
+                .changes_results = false,
+                .aliases = {{"detect_anomaly", "PyTorch"}}})
+          .Add(
+              "spike_factor", &StepsConfig::spike_factor,
+              "a step whose loss is more than so many times the mean of the last 20 steps or so is "
+              "told with its samples, and treated as on_non_finite says: `stop`, or else go on "
+              "with "
+              "a warning; 0: none is",
+              {.least = 0})
           .Add("overwrite", &StepsConfig::overwrite,
                "begin afresh in an `out` that holds an earlier run's checkpoints, metrics or "
                "model, which are removed",

@@ -35,7 +35,8 @@ struct StepsConfig {
   bool join_epochs = true;
   std::optional<double> time_limit;  // seconds
   std::string on_non_finite = "stop";
-  bool detect_anomaly = false;
+  bool check_finite = false;
+  double spike_factor = 0;
   bool overwrite = false;
 
   static const OptionTable& Table();

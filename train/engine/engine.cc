@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "autograd/autograd.h"
+#include "autograd/finite_watch.h"
 #include "core/device_graph.h"
 #include "core/execution_context.h"
 #include "dist/checkpoint/checkpoint.h"
@@ -57,6 +58,17 @@ std::unique_ptr<dist::ParameterStore> MakeStore(models::Model& model, const dist
   return std::make_unique<dist::ParameterStore>(model, std::move(groups), make, ranks,
                                                 options.store, whole);
 }
+
+// Single passes end at what is not finite. A caller's own watch is left where it is.
+class PassCheck {
+ public:
+  explicit PassCheck(const EngineOptions& options)
+      : scope_(options.check_finite ? &watch_ : TapeWatcher::Current()) {}
+
+ private:
+  FiniteWatch watch_ = FiniteWatch(/*throws=*/true);
+  const TapeWatcher::Scope scope_;
+};
 
 }  // namespace
 
@@ -160,13 +172,10 @@ StepResult Engine::ResultOf(const StepOutputs& outputs) const {
   return result;
 }
 
-// A caller's own scope counts as well.
-bool Engine::DetectsAnomalies() const {
-  return options_.detect_anomaly || ExecutionContext::Current().detects_anomalies;
-}
-
+// A caller's own watch is left where it is.
 StepResult Engine::Step(const EngineStep& step) {
-  const DetectAnomaly detect(DetectsAnomalies());
+  FiniteWatch watch;
+  const TapeWatcher::Scope scope(options_.check_finite ? &watch : TapeWatcher::Current());
   store_->optimizer().set_learning_rate(step.learning_rate);
   StepResult result = ResultOf(runner_->Run(InputsOf(step)));
   for (size_t m = 0; m < result.losses.size(); ++m) {
@@ -174,7 +183,35 @@ StepResult Engine::Step(const EngineStep& step) {
     result.losses[m] = 0;
     if (m < result.counts.size()) std::fill(result.counts[m].begin(), result.counts[m].end(), 0.0);
   }
+  result.bad_number = watch.found();
   return result;
+}
+
+std::optional<BadNumber> Engine::FindBadNumber(const EngineStep& step) {
+  FiniteWatch watch;
+  const TapeWatcher::Scope scope(&watch);
+  BeginStep(std::ssize(step.batches), step.learning_rate);
+  runner_->RunPasses(InputsOf(step));
+  std::optional<BadNumber> found = watch.found();
+  if (!found) found = BadGradient();
+  runner_->Undo();
+  return found;
+}
+
+// Of a parameter that has collected one.
+std::optional<BadNumber> Engine::BadGradient() const {
+  std::optional<BadNumber> found;
+  model_.VisitParameters([&](nn::Parameter& p) {
+    if (found || !IsLeaf(p.tensor) || !Grad(p.tensor).defined()) return;
+    const NumbersSummary numbers = SummaryOf(Grad(p.tensor));
+    if (numbers.finite()) return;
+    found = BadNumber{.kind = BadNumber::Kind::kSum,
+                      .place = {.micro_batch = std::numeric_limits<int64_t>::max()},
+                      .operation = "",
+                      .module = p.name,
+                      .numbers = numbers};
+  });
+  return found;
 }
 
 // Nothing is updated before FinishStep, so that the step can still be abandoned.
@@ -187,17 +224,18 @@ models::Bundle Engine::RunForward(int64_t micro_batch, const models::Bundle& bat
                                   const models::RunOptions& options) {
   TESSERA_CHECK(model_.stage() == nullptr, "engine",
                 "a pipeline runs all passes of a step by its schedule, not a single one");
+  const PassCheck check(options_);
   store_->BeginMicroBatch(micro_batch);
   return work_.RunForward(batch, options);
 }
 
 void Engine::RunBackward(const Tensor& loss, double share) {
-  const DetectAnomaly detect(DetectsAnomalies());
+  const PassCheck check(options_);
   work_.RunBackward(loss, ShareOnDevice(share));
 }
 
 std::vector<double> Engine::RunPasses(const EngineStep& step) {
-  const DetectAnomaly detect(DetectsAnomalies());
+  const PassCheck check(options_);
   std::vector<double> losses;
   for (const Tensor& loss : runner_->RunPasses(InputsOf(step))) {
     losses.push_back(dist::NumberOf(loss));
@@ -211,7 +249,8 @@ void Engine::CaptureSteps(int64_t micro_batches, const char* why_not,
                           std::function<void(const std::string&)> say) {
   const Device& device = model_.build().device;
   if (!CanRecordGraph(device)) return;
-  if (why_not == nullptr && options_.detect_anomaly) why_not = "gradients are looked through";
+  if (why_not == nullptr && options_.check_finite)
+    why_not = "check_finite looks through all numbers";
   if (why_not == nullptr) why_not = runner_->WhyNotCaptured(micro_batches);
   if (why_not == nullptr && mesh_.world()->size() > 1) why_not = "several ranks";
   if (why_not != nullptr) {

@@ -28,6 +28,7 @@
 #include <string>
 #include <vector>
 
+#include "autograd/finite_watch.h"
 #include "core/dtype.h"
 #include "dist/activations/activation_store.h"
 #include "dist/mesh/mesh.h"
@@ -55,8 +56,8 @@ struct EngineOptions {
   std::optional<optim::GradScalerOptions> loss_scaling = std::nullopt;
   // Leaves out the update where gradients are not finite, as loss scaling does anyway.
   bool skip_non_finite = false;
-  // Backward passes look for where a gradient stops being finite (autograd's DetectAnomaly).
-  bool detect_anomaly = false;
+  // Steps look for where numbers stop being finite (StepResult::bad_number).
+  bool check_finite = false;
   DType products = DType::kFloat32;  // of float32 operands (autograd/autocast.h)
   dist::ZeroOptions store = {.stage = 0};
   // Where what is kept for the backward pass lies; nullopt: where it was computed.
@@ -91,6 +92,8 @@ struct StepResult {
   std::vector<std::map<std::string, double>> auxiliaries = {};
   double grad_norm = 0;
   bool updated = true;  // false: left out, as the gradients are not finite
+  // What was not finite first on this rank, where it is looked for.
+  std::optional<BadNumber> bad_number = std::nullopt;
 };
 
 class Engine {
@@ -106,6 +109,10 @@ class Engine {
   // Parameters have their first values: those of rank 0 become every rank's. Collective.
   void Start() { store_->Start(); }
   StepResult Step(const EngineStep& step);
+  // Runs a step's passes again, and drops them: what is not finite first on this rank. Where all
+  // that operations give is finite, the first parameter by name whose gradient is not (a sum over
+  // micro-batches): BadNumber::Kind::kSum. nullopt: neither. Collective.
+  std::optional<BadNumber> FindBadNumber(const EngineStep& step);
 
   // A step in parts: BeginStep, passes, FinishStep. Passes are those of micro-batch 0, 1, ..., each
   // forward and then backward, or all at once (RunPasses), as a pipeline has them; it throws Error
@@ -151,7 +158,7 @@ class Engine {
  private:
   std::unique_ptr<dist::ActivationStore> MakeActivations() const;
   std::optional<optim::GradScaler> MakeScaler() const;
-  bool DetectsAnomalies() const;
+  std::optional<BadNumber> BadGradient() const;
   Tensor ShareOnDevice(double share) const;
   StepInputs InputsOf(const EngineStep& step) const;
   StepResult ResultOf(const StepOutputs& outputs) const;

@@ -12,8 +12,11 @@ StatusOr<EngineOptions> EngineOptionsOf(const RunConfig& config, const dist::Mes
   options.weight_decay = config.weight_decay;
   options.max_grad_norm = config.max_grad_norm;
   if (config.scales_loss()) options.loss_scaling = config.scaler_options();
-  options.skip_non_finite = config.on_non_finite == "skip";
-  options.detect_anomaly = config.detect_anomaly;
+  // A run that stops keeps the weights of before, with which it looks for where it began. Where
+  // gradients go into the update as they come, nothing is known of them in time.
+  const bool keeps = config.on_non_finite == "stop" && config.max_grad_norm > 0;
+  options.skip_non_finite = config.on_non_finite == "skip" || keeps;
+  options.check_finite = config.check_finite;
   options.products = config.product_dtype();
   if (config.offload_activations || config.partition_activations) {
     options.activations = dist::ActivationStoreOptions{

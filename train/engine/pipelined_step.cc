@@ -95,6 +95,13 @@ StepOutputs PipelinedStep::RunStages(const StepInputs& inputs) {
              return Criterion(work_.parts, outputs, batch, inputs, &found);
            },
        .criterion_inputs = [&](int m) { return batches[static_cast<size_t>(m)]; },
+       .before_pass =
+           [&](const dist::Action& action) {
+             const bool forward = action.kind == dist::ActionKind::kForward ||
+                                  action.kind == dist::ActionKind::kReceiveActivation;
+             EnterPass(options[static_cast<size_t>(action.micro_batch)], /*backward=*/!forward,
+                       action.chunk);
+           },
        .before_gradients = [&](int chunk, int m) { work_.store.BeginMicroBatch(m, chunk); },
        .keep_outputs = inputs.outputs != nullptr});
   if (inputs.outputs != nullptr) *inputs.outputs = std::move(done.outputs);
@@ -117,7 +124,8 @@ void PipelinedStep::ShareNumbers(const std::vector<double>& losses,
   for (const auto& values : auxiliaries) {
     for (const auto& [name, value] : values) {
       mine.push_back(dist::NumberOf(value));
-      named.SetNamed(name, Full({}, 0.0));
+      // Where the other stages receive it: in a dry run, nowhere.
+      named.SetNamed(name, Full({}, 0.0, DType::kFloat32, work_.model.build().device));
     }
   }
   if (!named.empty()) mine.push_back(HashOf(named));

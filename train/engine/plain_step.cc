@@ -24,12 +24,14 @@ void PlainStep::RunMicroBatch(const StepInputs& inputs, size_t m, StepOutputs* r
   const auto number = static_cast<int64_t>(m);
   const models::RunOptions options = inputs.options(number);
   work_.store.BeginMicroBatch(number);
+  EnterPass(options, /*backward=*/false);
   if (work_.parts.training_step.run != nullptr) {
     results->losses.push_back(RunTrainingStep(inputs.batches[m], options, inputs.ShareOf(number)));
     return;
   }
   const models::Bundle outputs = work_.RunForward(inputs.batches[m], options);
   const Tensor& loss = outputs.at(keys::kLoss);
+  EnterPass(options, /*backward=*/true);
   work_.RunBackward(loss, inputs.ShareOf(number));
   if (inputs.outputs != nullptr) inputs.outputs->push_back(Detached(outputs));
   results->losses.push_back(loss.Detach());
@@ -47,6 +49,7 @@ Tensor PlainStep::RunTrainingStep(const models::Bundle& batch, const models::Run
   const auto backward = [&](const Tensor& loss) {
     const SavedTensorScope plain(nullptr);
     const AutocastScope full(DType::kFloat32);
+    EnterPass(options, /*backward=*/true);
     Backward(work_.ShareOf(loss, share));
   };
   return work_.parts.training_step.run(OnDevice(batch, work_.model.build().device), options,

@@ -17,14 +17,14 @@ using Uncancelled = ExecutionModeScope<&ExecutionContext::cancelled>;
 StepLoop::StepLoop(Engine* engine, const StepLoopOptions& options)
     : engine_(*engine), options_(options), micro_batches_(options.micro_batches) {}
 
-models::RunOptions StepLoop::OptionsOf(int64_t micro_batch, bool training) const {
+models::RunOptions StepLoop::OptionsOf(int64_t micro_batch, bool training, int64_t number) const {
   models::RunOptions options;
   options.context.training = training;
   options.label_smoothing = options_.label_smoothing;
   options.keep_logits = !training;
   if (!training) return options;
   options.context.seed = options_.seed;
-  options.context.step = static_cast<uint64_t>(steps_ + 1);
+  options.context.step = static_cast<uint64_t>(number);
   options.context.micro_batch = static_cast<uint64_t>(options_.rank * micro_batches_ + micro_batch);
   options.context.neftune_noise_alpha = options_.neftune_noise_alpha;
   options.class_weights = options_.class_weights;
@@ -113,21 +113,31 @@ void StepLoop::Abandon() {
   broken_ = was_broken;
 }
 
+EngineStep StepLoop::EngineStepOf(const std::vector<models::Bundle>& batches, const WholeStep& step,
+                                  int64_t number) const {
+  return {.batches = batches,
+          .filled = step.filled,
+          .targets = step.targets,
+          .divisors = step.divisors,
+          .learning_rate = step.learning_rate,
+          .number = static_cast<uint64_t>(number),
+          .options = [this, &step, number](int64_t m) {
+            models::RunOptions options = OptionsOf(m, /*training=*/true, number);
+            options.loss_reduction = step.reduction;
+            if (!step.loss_targets.empty()) {
+              options.loss_targets = step.loss_targets[static_cast<size_t>(m)];
+            }
+            return options;
+          }};
+}
+
 StepResult StepLoop::Step(const std::vector<models::Bundle>& batches, const WholeStep& step) {
-  return engine_.Step({.batches = batches,
-                       .filled = step.filled,
-                       .targets = step.targets,
-                       .divisors = step.divisors,
-                       .learning_rate = step.learning_rate,
-                       .number = static_cast<uint64_t>(steps_ + 1),
-                       .options = [&](int64_t m) {
-                         models::RunOptions options = OptionsOf(m, /*training=*/true);
-                         options.loss_reduction = step.reduction;
-                         if (!step.loss_targets.empty()) {
-                           options.loss_targets = step.loss_targets[static_cast<size_t>(m)];
-                         }
-                         return options;
-                       }});
+  return engine_.Step(EngineStepOf(batches, step, steps_ + 1));
+}
+
+std::optional<BadNumber> StepLoop::FindBadNumber(const std::vector<models::Bundle>& batches,
+                                                 const WholeStep& step) {
+  return engine_.FindBadNumber(EngineStepOf(batches, step, steps_));
 }
 
 void StepLoop::Count(const StepResult& done, bool counts) {

@@ -79,6 +79,9 @@ class StepLoop {
 
   // --- A step at a time. What it throws leaves the step to the caller. ---
   StepResult Step(const std::vector<models::Bundle>& batches, const WholeStep& step);
+  // Engine::FindBadNumber of the step that was counted last, given what it was given.
+  std::optional<BadNumber> FindBadNumber(const std::vector<models::Bundle>& batches,
+                                         const WholeStep& step);
 
   // --- What was done ---
   // A step is over, its update left out or not. `counts` false: it will be taken again.
@@ -102,10 +105,15 @@ class StepLoop {
   void CheckBetweenSteps(const char* what) const;
 
   // What a pass is told; of an evaluation nothing is random.
-  models::RunOptions OptionsOf(int64_t micro_batch, bool training) const;
+  models::RunOptions OptionsOf(int64_t micro_batch, bool training) const {
+    return OptionsOf(micro_batch, training, steps_ + 1);
+  }
   StepLoopOptions& options() { return options_; }
 
  private:
+  models::RunOptions OptionsOf(int64_t micro_batch, bool training, int64_t number) const;
+  EngineStep EngineStepOf(const std::vector<models::Bundle>& batches, const WholeStep& step,
+                          int64_t number) const;
   enum class Awaits { kForward, kBackward, kStep };
 
   Engine& engine_;

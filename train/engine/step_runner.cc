@@ -3,10 +3,19 @@
 
 #include "autograd/autocast.h"
 #include "autograd/autograd.h"
+#include "autograd/tape_watcher.h"
 #include "ops/cast/cast.h"
 #include "ops/elementwise/elementwise.h"
 
 namespace tessera::train {
+
+void EnterPass(const models::RunOptions& options, bool backward, int64_t chunk) {
+  TapeWatcher* const watcher = TapeWatcher::Current();
+  if (watcher == nullptr) return;
+  watcher->Enter({.micro_batch = static_cast<int64_t>(options.context.micro_batch),
+                  .backward = backward,
+                  .chunk = chunk});
+}
 
 Tensor StepWork::ShareOf(const Tensor& loss, const Tensor& share) const {
   const Tensor part = Mul(loss, Cast(share, loss.dtype()));

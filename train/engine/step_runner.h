@@ -66,6 +66,9 @@ class StepRunner {
   virtual void ReleaseMemory() {}
 };
 
+// Tells who watches this thread's numbers (autograd/tape_watcher.h) which pass begins.
+void EnterPass(const models::RunOptions& options, bool backward, int64_t chunk = 0);
+
 // What steps work with, whoever runs them.
 struct StepWork {
   models::Model& model;

@@ -84,18 +84,18 @@ void AddPrecision(ForeignTable* table) {
 }
 
 // One name or a list of them.
-StatusOr<Json> DetectAnomalyOf(const Json& value) {
+StatusOr<Json> CheckFiniteOf(const Json& value) {
   const std::vector<Json> names =
       value.is_array() ? value.get<std::vector<Json>>() : std::vector<Json>{value};
-  bool detects = false;
+  bool checks = false;
   for (const Json& name : names) {
     if (name == "underflow_overflow") {
-      detects = true;
+      checks = true;
     } else if (name != "") {
       return InvalidArgument("has ", Printed(name), ", expected underflow_overflow");
     }
   }
-  return Json{{"detect_anomaly", detects}};
+  return Json{{"check_finite", checks}};
 }
 
 void AddReports(ForeignTable* table) {
@@ -123,7 +123,7 @@ void AddReports(ForeignTable* table) {
        Switch(NoEffect("eval_do_concat_batches", "metrics are summed up batch by batch")),
        Switch(NoEffect("eval_use_gather_object", "metrics are summed up over the ranks")),
        Switch(NoEffect("use_legacy_prediction_loop", "there is one loop")),
-       Becomes("debug", "detect_anomaly", DetectAnomalyOf)});
+       Becomes("debug", "check_finite", CheckFiniteOf)});
 }
 
 void AddSaving(ForeignTable* table) {

@@ -222,8 +222,10 @@ StatusOr<LoadedCheckpoint> ConfiguredEngine::LoadCheckpoint(const std::string& d
   LoadedCheckpoint loaded;
   std::optional<dist::Checkpoint> checkpoint;
   if (tag.empty()) {
-    checkpoint = dist::FindNewestCheckpoint(
-        directory, *mesh_.world(), [&](const std::string& w) { loaded.passed_over.push_back(w); });
+    TESSERA_ASSIGN_OR_RETURN(checkpoint, dist::FindNewestCheckpoint(
+                                             directory, *mesh_.world(), [&](const std::string& w) {
+                                               loaded.passed_over.push_back(w);
+                                             }));
     if (!checkpoint) return loaded;
   } else {
     StatusOr<dist::Checkpoint> named =

@@ -51,6 +51,14 @@ std::vector<Axes> AllAxes(const RunConfig& config, const PlanOptions& options,
   return all;
 }
 
+// The most rows of a smaller micro-batch, at most half of `rows`, of which some make `all`; 0:
+// none.
+int64_t FewerRows(int64_t all, int64_t rows) {
+  int64_t fewer = rows / 2;
+  while (fewer > 0 && all % fewer != 0) --fewer;
+  return fewer;
+}
+
 // The configuration in a layout, with micro-batches of at most `rows` of `rows_of_step`; nullopt
 // where the rows cannot be shared out so.
 std::optional<RunConfig> InLayout(const RunConfig& config, const Axes& axes, const Saving& saving,
@@ -108,45 +116,91 @@ std::string FittedLayout::Flags() const {
   return flags;
 }
 
+namespace {
+
+// What is tried, and what became of it.
+class Search {
+ public:
+  Search(const RunConfig& config, const PlanOptions& options, int64_t bytes,
+         const std::optional<Machine>& machine)
+      : config_(config),
+        options_(options),
+        bytes_(bytes),
+        machine_(machine),
+        rows_of_step_(config.batch_size * config.accumulation_steps() * options.ranks /
+                      (config.tp * config.pp * config.cp)) {}
+
+  // The first that fits of what has these axes.
+  StatusOr<std::optional<FittedLayout>> First(const Axes& axes) {
+    if (axes.ep > 1 && !has_experts_) return std::nullopt;
+    const int64_t own_rows = rows_of_step_ * axes.tp * axes.pp * axes.cp / options_.ranks;
+    for (int64_t rows = config_.batch_size; rows >= 1; rows = FewerRows(own_rows, rows)) {
+      for (const Saving& saving : kSavings) {
+        const auto layout = InLayout(config_, axes, saving, options_.ranks, rows_of_step_, rows);
+        if (!layout || !layout->Validate().ok()) continue;
+        StatusOr<Plan> plan = MakePlan(*layout, options_);
+        if (!plan.ok()) {
+          refused_ = plan.status();
+          if (Message(refused_).find("has no experts") != std::string::npos) has_experts_ = false;
+          continue;
+        }
+        planned_ = true;
+        if (plan->peak_bytes() > bytes_) continue;
+        std::optional<StepTime> time;
+        if (machine_) {
+          TESSERA_ASSIGN_OR_RETURN(time, TimeOf(*plan, *machine_));
+        }
+        for (RankPlan& rank : plan->ranks) rank.calls.clear();
+        return FittedLayout{*std::move(plan), time};
+      }
+    }
+    return std::nullopt;
+  }
+  // Where not even one could be planned.
+  Status Refused() const {
+    if (planned_) return OkStatus();
+    return refused_.ok() ? Internal("no layout was tried") : refused_;
+  }
+
+ private:
+  const RunConfig& config_;
+  const PlanOptions& options_;
+  const int64_t bytes_;
+  const std::optional<Machine>& machine_;
+  const int64_t rows_of_step_;
+  Status refused_;
+  bool planned_ = false;
+  bool has_experts_ = true;
+};
+
+}  // namespace
+
 StatusOr<std::vector<FittedLayout>> FindLayouts(const RunConfig& config, const PlanOptions& options,
                                                 int64_t bytes,
                                                 const std::optional<Machine>& machine) {
   TESSERA_RETURN_IF_ERROR(config.ValidateFor(options.ranks));
-  const int64_t rows_of_step = config.batch_size * config.accumulation_steps() * options.ranks /
-                               (config.tp * config.pp * config.cp);
+  Search search(config, options, bytes, machine);
   std::vector<FittedLayout> fits;
-  Status refused;
-  bool planned = false;
-  bool has_experts = true;
   for (const Axes& axes : AllAxes(config, options, machine)) {
-    if (axes.ep > 1 && !has_experts) continue;
-    bool found = false;
-    for (int64_t rows = config.batch_size; rows >= 1 && !found; rows /= 2) {
-      for (const Saving& saving : kSavings) {
-        const auto layout = InLayout(config, axes, saving, options.ranks, rows_of_step, rows);
-        if (!layout || !layout->Validate().ok()) continue;
-        StatusOr<Plan> plan = MakePlan(*layout, options);
-        if (!plan.ok()) {
-          refused = plan.status();
-          if (Message(refused).find("has no experts") != std::string::npos) has_experts = false;
-          continue;
-        }
-        planned = true;
-        if (plan->peak_bytes() > bytes) continue;
-        std::optional<StepTime> time;
-        if (machine) {
-          TESSERA_ASSIGN_OR_RETURN(time, TimeOf(*plan, *machine));
-        }
-        for (RankPlan& rank : plan->ranks) rank.calls.clear();
-        fits.push_back({*std::move(plan), time});
-        found = true;
-        break;
-      }
-    }
+    TESSERA_ASSIGN_OR_RETURN(std::optional<FittedLayout> found, search.First(axes));
+    if (found) fits.push_back(*std::move(found));
   }
-  if (!planned) return refused.ok() ? Internal("no layout was tried") : refused;
+  TESSERA_RETURN_IF_ERROR(search.Refused());
   std::sort(fits.begin(), fits.end(), Before);
   return fits;
+}
+
+StatusOr<std::optional<FittedLayout>> NearestLayout(const RunConfig& config,
+                                                    const PlanOptions& options, int64_t bytes) {
+  TESSERA_RETURN_IF_ERROR(config.ValidateFor(options.ranks));
+  Search search(config, options, bytes, std::nullopt);
+  TESSERA_ASSIGN_OR_RETURN(std::optional<FittedLayout> own,
+                           search.First({config.tp, config.pp, config.cp, config.ep}));
+  if (own || options.ranks == 1) return own;
+  TESSERA_ASSIGN_OR_RETURN(std::vector<FittedLayout> fits,
+                           FindLayouts(config, options, bytes, std::nullopt));
+  if (fits.empty()) return std::nullopt;
+  return std::move(fits.front());
 }
 
 StatusOr<int64_t> ParseBytes(const std::string& text) {

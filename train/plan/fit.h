@@ -39,6 +39,11 @@ StatusOr<std::vector<FittedLayout>> FindLayouts(const RunConfig& config, const P
                                                 int64_t bytes,
                                                 const std::optional<Machine>& machine);
 
+// Of those, the one with the run's own tp, pp, cp and ep and the least that saves memory, if one
+// fits, or else the first. nullopt: nothing fits.
+StatusOr<std::optional<FittedLayout>> NearestLayout(const RunConfig& config,
+                                                    const PlanOptions& options, int64_t bytes);
+
 // "80GiB", "80GB", "1.5TiB", "1000000" as bytes.
 StatusOr<int64_t> ParseBytes(const std::string& text);
 

@@ -409,16 +409,14 @@ int64_t Plan::host_bytes() const {
 StatusOr<Plan> MakePlan(const RunConfig& given, const PlanOptions& options) {
   RunConfig config = given;
   TESSERA_RETURN_IF_ERROR(config.ValidateFor(options.ranks));
-  config.detect_anomaly = false;  // it looks at numbers
-  Plan plan;
-  plan.data_assumed = LacksData(config);
+  const bool data_assumed = LacksData(config);
   const dist::MeshSizes sizes = config.mesh_sizes();
   const int data_ranks = options.ranks / (sizes.tp * sizes.pp * sizes.cp);
-  if (plan.data_assumed) {
+  if (data_assumed) {
     TESSERA_RETURN_IF_ERROR(AssumeData(data_ranks, options.cache, &config));
   }
   StatusOr<OpenedRun> opened = OpenRun(config, options.cache);
-  if (!opened.ok() && plan.data_assumed) {
+  if (!opened.ok() && data_assumed) {
     std::string why = Message(opened.status());
     const std::string prefix = config.data[0] + ": ";
     if (why.starts_with(prefix)) why.erase(0, prefix.size());
@@ -427,23 +425,32 @@ StatusOr<Plan> MakePlan(const RunConfig& given, const PlanOptions& options) {
                    "not do for this model: ", why);
   }
   TESSERA_RETURN_IF_ERROR(opened.status());
-  const OpenedRun run = *std::move(opened);
+  SetUpProcess(opened->setup->config, {.sharing = options.ranks});
+  TESSERA_ASSIGN_OR_RETURN(Plan plan, PlanOf(*opened, options));
+  plan.data_assumed = data_assumed;
+  if (data_assumed) plan.steps_per_epoch = std::nullopt;
+  return plan;
+}
+
+StatusOr<Plan> PlanOf(const OpenedRun& run, const PlanOptions& options) {
   const RunSetup& setup = *run.setup;
+  const RunConfig& config = setup.config;
+  // A run asks its reference model, later.
   for (const auto& pairs : setup.data.preferences) {
     pairs->SetReference(std::vector<double>(static_cast<size_t>(2 * pairs->size()), 0.0));
   }
+  Plan plan;
   const Device device =
       Device::Meta(config.device.starts_with("cuda") ? DeviceType::kCuda : DeviceType::kCpu);
-  SetUpProcess(setup.config, {.sharing = options.ranks});
   TESSERA_ASSIGN_OR_RETURN(const AllRehearsed all, RehearseRanks(run, options, device));
   plan.config = setup.config;
   plan.task = setup.task->name;
   plan.parameter_count = setup.parameter_count;
-  plan.ranks = ListRanks(all, sizes, options.ranks);
+  plan.ranks = ListRanks(all, config.mesh_sizes(), options.ranks);
   const Rehearsed& first = all.by_place.begin()->second;
   plan.tokens_per_step = first.tokens;
   plan.total_steps = first.total_steps;
-  if (!plan.data_assumed && setup.data.train->size() != data::kUnknownSize) {
+  if (setup.data.train->size() != data::kUnknownSize) {
     plan.steps_per_epoch = first.steps_per_epoch;
   }
   ShareOutCheckpoint(all, &plan);

@@ -30,6 +30,7 @@
 #include "dist/comm/counting_communicator.h"
 #include "nlohmann/json_fwd.hpp"
 #include "train/config/run_config.h"
+#include "train/run/run_setup.h"
 
 namespace tessera::train {
 
@@ -95,6 +96,8 @@ struct Plan {
   std::string Table() const;  // for people
 };
 
+// Of a run that is open, in whatever process. Its threads are left as they are.
+StatusOr<Plan> PlanOf(const OpenedRun& run, const PlanOptions& options);
 // `config` is valid for so many ranks, or the failure says why not; what cannot be planned, too.
 StatusOr<Plan> MakePlan(const RunConfig& config, const PlanOptions& options);
 

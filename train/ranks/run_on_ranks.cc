@@ -55,6 +55,11 @@ Status Guarded(const std::function<Status()>& body) {
   }
 }
 
+Status Reported(Status failure) {
+  SetMark(failure, kReported);
+  return failure;
+}
+
 int ReportFailure(const Status& status) {
   if (status.ok() || status.code() == StatusCode::kCancelled) return 0;
   const bool is_usage =

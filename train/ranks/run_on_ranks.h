@@ -34,6 +34,9 @@ Status RunOnRanks(const dist::World& world, const std::function<Status()>& body)
 // What `body` gives; an exception becomes a failure.
 Status Guarded(const std::function<Status()>& body);
 
+// A failure that someone knows of already: ReportFailure gives its exit code and prints nothing.
+Status Reported(Status failure);
+
 // Prints the line of a failure, which begins with `error: `, and gives the exit code: 2 for wrong
 // usage (InvalidArgument, NotFound), 1 for all else, 0 for OK and Cancelled.
 int ReportFailure(const Status& status);

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "base/file.h"
+#include "dist/store/parameter_shard.h"
 #include "models/model_keys.h"
 #include "ops/elementwise/elementwise.h"
 #include "train/ranks/run_on_ranks.h"
@@ -33,15 +34,20 @@ class NonFiniteTest : public SmallRuns {
     parts.step.forward.run = [&, bad_step, factor](const models::Bundle& batch,
                                                    const models::RunOptions& options) {
       models::Bundle out = model.Run(batch, options);
-      if (options.context.training && options.context.step == bad_step) {
+      if (options.context.training && options.context.step == bad_step &&
+          options.context.micro_batch >= bad_micro_batch_) {
         out.set(keys::kLoss, Mul(out.at(keys::kLoss), factor));
       }
       return out;
     };
     std::FILE* file = std::tmpfile();
     Trainer trainer(setup->config, *setup->model, setup->data, {}, std::move(parts));
-    const auto result = trainer.Train({.resume = resume, .output = file});
+    const auto result =
+        trainer.Train({.resume = resume, .output = file, .tokenizer = setup->tokenizer.get()});
     Outcome outcome{.status = result.status(), .step = trainer.state().step};
+    std::vector<Tensor> parameters;
+    for (const nn::Parameter* p : setup->model->Parameters()) parameters.push_back(p->tensor);
+    const dist::GatheredScope gathered(parameters);
     for (const auto& [name, tensor] : setup->model->StateDict()) {
       for (const float value : tensor.ToVector<float>()) {
         outcome.weights_are_finite &= std::isfinite(value);
@@ -55,6 +61,7 @@ class NonFiniteTest : public SmallRuns {
     return outcome;
   }
 
+  uint64_t bad_micro_batch_ = 0;  // and those behind it
   static constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 };
 
@@ -90,8 +97,13 @@ TEST_F(NonFiniteTest, ABadCheckpointPushesNoGoodOneOut) {
   parts.learning_rate.run = [](int64_t step, int64_t) { return step == 4 ? 1e30 : 1e-3; };
   Trainer trainer(setup->config, *setup->model, setup->data, {}, std::move(parts));
   const auto result = trainer.Train({.output = nullptr});
-  EXPECT_NE(Message(result.status()).find("step 5: the loss is"), std::string::npos)
-      << Message(result.status());
+  const std::string message = Message(result.status());
+  EXPECT_NE(message.find("step 5: the loss is"), std::string::npos) << message;
+  EXPECT_NE(message.find(Concat("the newest checkpoint that a step has shown to be sound is ",
+                                dist::CheckpointPath(config.out, 3), "; ",
+                                dist::CheckpointPath(config.out, 4), " is not known to be")),
+            std::string::npos)
+      << message;
   EXPECT_EQ(dist::ListCheckpoints(config.out), (std::vector<int64_t>{3, 4}));
 }
 
@@ -191,19 +203,91 @@ TEST_F(NonFiniteTest, OverflowsWithoutEndAreAnError) {
   }
 }
 
-TEST_F(NonFiniteTest, AnomaliesAreFoundWhereTheyBegin) {
-  for (const bool recomputes : {false, true}) {
-    for (const int64_t zero : {0, 1, 2, 3}) {
-      SCOPED_TRACE(Concat(recomputes, zero));
-      RunConfig config = Config(Concat("run_", recomputes, zero));
-      config.detect_anomaly = true;
-      config.checkpoint_activations = recomputes;
-      config.zero = zero;
-      const Status status = Guarded([&] { return Run(config, 6, kNan).status; });
-      EXPECT_EQ(
-          Message(status),
-          "backward: the gradient of 'affine' for its input 0, float32[], is nan at element 0");
+// Looked for from the start, or when the step is taken again.
+TEST_F(NonFiniteTest, TheFirstBadNumberIsNamed) {
+  for (const bool checks : {false, true}) {
+    for (const bool recomputes : {false, true}) {
+      for (const int64_t zero : {0, 1, 2, 3}) {
+        SCOPED_TRACE(Concat(checks, recomputes, zero));
+        RunConfig config = Config(Concat("run_", checks, recomputes, zero));
+        config.check_finite = checks;
+        config.checkpoint_activations = recomputes;
+        config.zero = zero;
+        config.gradient_accumulation_steps = 4;
+        bad_micro_batch_ = 2;
+        const Outcome outcome = Run(config, 6, kNan);
+        const std::string message = Message(outcome.status);
+        EXPECT_EQ(
+            message.find("step 6: the loss is nan, the norm of the gradients nan; it begins in "
+                         "the forward pass of micro-batch 2 (samples "),
+            0u)
+            << message;
+        EXPECT_NE(message.find("): result 0 of 'affine', float32[], is nan at element 0; input 0, "
+                               "float32[], is finite (at most "),
+                  std::string::npos)
+            << message;
+        EXPECT_TRUE(outcome.weights_are_finite);  // the update was left out
+        EXPECT_NE(outcome.output.find(", number 88 of all that were drawn, begins \""),
+                  std::string::npos)
+            << outcome.output;
+        const auto bad = nlohmann::json::parse(*ReadFile(JoinPath(config.out, "bad_step.json")));
+        EXPECT_EQ(bad["step"], 6);
+        EXPECT_EQ(bad["micro_batch"], 2);
+        EXPECT_EQ(bad["pass"], "forward");
+        EXPECT_EQ(bad["operation"], "affine");
+        EXPECT_EQ(bad["numbers"]["value"], "nan");
+        ASSERT_EQ(bad["samples"].size(), 4u);
+        for (int i = 0; i < 4; ++i) {
+          EXPECT_EQ(bad["samples"][i]["position"], 5 * 16 + 2 * 4 + i);
+          EXPECT_NE(bad["samples"][i]["text"].get<std::string>().find("o"), std::string::npos);
+        }
+      }
     }
+  }
+}
+
+// Without clipping some layouts update as gradients come: the weights of before are gone.
+TEST_F(NonFiniteTest, WithoutClippingTheOperationIsNamedWhereItIsLookedFor) {
+  for (const bool checks : {false, true}) {
+    RunConfig config = Config(Concat("run_", checks));
+    config.max_grad_norm = 0;
+    config.check_finite = checks;
+    const std::string message = Message(Run(config, 6, kNan).status);
+    EXPECT_NE(
+        message.find(checks ? "result 0 of 'affine'" : "check_finite would name the operation"),
+        std::string::npos)
+        << message;
+  }
+}
+
+TEST_F(NonFiniteTest, ASpikeOfTheLossIsToldWithItsSamples) {
+  for (const char* action : {"stop", "continue"}) {
+    SCOPED_TRACE(action);
+    RunConfig config = Config(Concat("run_", action));
+    config.max_steps = 14;
+    config.save_interval = 5;
+    config.gradient_accumulation_steps = 2;
+    config.spike_factor = 3;
+    config.on_non_finite = action;
+    bad_micro_batch_ = 1;
+    const Outcome outcome = Run(config, 12, 10);
+    const bool stops = config.on_non_finite == "stop";
+    EXPECT_EQ(outcome.step, stops ? 12 : 14);
+    const std::string told = stops ? Message(outcome.status) : outcome.output;
+    for (const std::string& part :
+         {std::string("step 12: the loss is "), std::string(", more than 3 times the mean of the "),
+          std::string(", and micro-batch 1 (samples "), std::string("has the greatest loss, ")}) {
+      EXPECT_NE(told.find(part), std::string::npos) << part << "\n" << told;
+    }
+    EXPECT_NE(outcome.output.find("warning: sample "), std::string::npos) << outcome.output;
+    if (!stops) continue;
+    EXPECT_NE(told.find("the newest checkpoint is " + dist::CheckpointPath(config.out, 10)),
+              std::string::npos)
+        << told;
+    // A resumed run knows what was usual.
+    bad_micro_batch_ = 0;
+    EXPECT_EQ(Run(config, 12, 10, /*resume=*/true).step, 12);
+    EXPECT_TRUE(Run(config, 0, 1, /*resume=*/true).status.ok());
   }
 }
 
@@ -212,7 +296,7 @@ TEST_F(NonFiniteTest, LookingForAnomaliesChangesNoBit) {
   config.gradient_accumulation_steps = 2;
   const auto weights = Train(config);
   config.out += "_looking";
-  config.detect_anomaly = true;
+  config.check_finite = true;
   EXPECT_EQ(Train(config), weights);
 }
 

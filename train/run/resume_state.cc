@@ -110,6 +110,7 @@ std::optional<int64_t> ResumeState::BestStep(const nlohmann::json& saved) {
 nlohmann::json ResumeState::StateToJson(const TrainState& state) {
   nlohmann::json saved = {{"loss", state.loss}, {"grad_norm", state.grad_norm}, {"lr", state.lr}};
   if (state.skipped_steps > 0) saved["skipped_steps"] = state.skipped_steps;
+  if (state.usual_loss) saved["usual_loss"] = *state.usual_loss;
   if (!state.val_loss) return saved;
   saved["val_loss"] = *state.val_loss;
   saved["val_metrics"] = state.val_metrics->dump();  // which keeps the order of their names
@@ -120,6 +121,7 @@ void ResumeState::RestoreState(TrainState* to) const {
   to->loss = NumberIn(*state, "loss").value_or(0);
   to->grad_norm = NumberIn(*state, "grad_norm").value_or(0);
   to->lr = NumberIn(*state, "lr").value_or(0);
+  to->usual_loss = NumberIn(*state, "usual_loss");
   if (state->is_object()) to->skipped_steps = IntegerIn(*state, "skipped_steps").value_or(0);
   to->val_loss = NumberIn(*state, "val_loss");
   const std::string* const text = state->is_object() && state->contains("val_metrics")

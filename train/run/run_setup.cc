@@ -336,11 +336,30 @@ Status CheckOut(const RunConfig& config) {
 
 }  // namespace
 
+namespace {
+
+// Shares `plan`. A model that is built for a look says nothing to the run's user.
+OpenedRun OpenedOf(const std::shared_ptr<Plan>& plan) {
+  return {.setup = std::shared_ptr<const RunSetup>(plan, &plan->setup),
+          .model = plan->base.config,
+          .build = [plan](const dist::Mesh& mesh,
+                          const Device& device) -> StatusOr<std::unique_ptr<models::Model>> {
+            TESSERA_ASSIGN_OR_RETURN(const nn::BuildContext build,
+                                     BuildContextOf(plan->setup.config, mesh, device));
+            const size_t warnings = plan->setup.warnings.size();
+            StatusOr<std::unique_ptr<models::Model>> model = BuildTheModel(build, mesh, plan.get());
+            plan->setup.warnings.resize(warnings);
+            return model;
+          }};
+}
+
+}  // namespace
+
 StatusOr<RunSetup> PrepareRun(const RunConfig& config, const dist::Mesh& mesh,
-                              const std::optional<Device>& device) {
-  Plan plan;
-  plan.setup.config = config;
-  plan.cache = JoinPath(config.out, "data");
+                              const std::optional<Device>& device, const BeforeModel& before) {
+  const auto plan = std::make_shared<Plan>();
+  plan->setup.config = config;
+  plan->cache = JoinPath(config.out, "data");
   const int rank = mesh.world()->rank();
   const RankPlace place = FindRankPlace(*mesh.world());
   SetUpProcess(config, place);
@@ -348,8 +367,8 @@ StatusOr<RunSetup> PrepareRun(const RunConfig& config, const dist::Mesh& mesh,
   if (status.ok()) status = CheckSource(config);
   if (status.ok()) status = CheckOut(config);
   // Before anything in the run's directory is touched.
-  if (status.ok() && rank == 0) status = RunLock::Take(config.out, &plan.setup.lock);
-  if (status.ok()) status = Describe(&plan);
+  if (status.ok() && rank == 0) status = RunLock::Take(config.out, &plan->setup.lock);
+  if (status.ok()) status = Describe(plan.get());
   const StatusOr<nn::BuildContext> build =
       status.ok() ? BuildContextOf(config, mesh, device) : StatusOr<nn::BuildContext>(status);
   status.Update(build.status());
@@ -358,11 +377,14 @@ StatusOr<RunSetup> PrepareRun(const RunConfig& config, const dist::Mesh& mesh,
   // share the directory), and opened by all.
   for (int round = 0; round < 3; ++round) {
     const int mine = rank == 0 ? 0 : place.local_rank == 0 ? 1 : 2;
-    TESSERA_RETURN_IF_ERROR(Agree(mesh, round == mine ? OpenTheData(&plan) : OkStatus()));
+    TESSERA_RETURN_IF_ERROR(Agree(mesh, round == mine ? OpenTheData(plan.get()) : OkStatus()));
   }
-  TESSERA_RETURN_IF_ERROR(Agree(mesh, ApplyData(&plan)));
-  TESSERA_ASSIGN_OR_RETURN(plan.setup.model, BuildTheModel(*build, mesh, &plan));
-  return std::move(plan.setup);
+  TESSERA_RETURN_IF_ERROR(Agree(mesh, ApplyData(plan.get())));
+  if (before != nullptr) {
+    TESSERA_RETURN_IF_ERROR(Agree(mesh, rank == 0 ? before(OpenedOf(plan)) : OkStatus()));
+  }
+  TESSERA_ASSIGN_OR_RETURN(plan->setup.model, BuildTheModel(*build, mesh, plan.get()));
+  return std::move(plan->setup);
 }
 
 StatusOr<OpenedRun> OpenRun(const RunConfig& config, const std::string& cache) {
@@ -373,15 +395,7 @@ StatusOr<OpenedRun> OpenRun(const RunConfig& config, const std::string& cache) {
   TESSERA_RETURN_IF_ERROR(Describe(plan.get()));
   TESSERA_RETURN_IF_ERROR(OpenTheData(plan.get()));
   TESSERA_RETURN_IF_ERROR(ApplyData(plan.get()));
-  return OpenedRun{
-      .setup = std::shared_ptr<const RunSetup>(plan, &plan->setup),
-      .model = plan->base.config,
-      .build = [plan](const dist::Mesh& mesh,
-                      const Device& device) -> StatusOr<std::unique_ptr<models::Model>> {
-        TESSERA_ASSIGN_OR_RETURN(const nn::BuildContext build,
-                                 BuildContextOf(plan->setup.config, mesh, device));
-        return BuildTheModel(build, mesh, plan.get());
-      }};
+  return OpenedOf(plan);
 }
 
 StatusOr<RunSetup> PrepareEvaluation(const RunConfig& config, const nn::BuildContext& build,

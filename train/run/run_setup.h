@@ -49,12 +49,6 @@ struct RunSetup {
 // named. Collective over `world`.
 StatusOr<dist::Mesh> MakeMesh(const RunConfig& config, const dist::Group& world);
 
-// On this rank's `device` (dist::World has it); without one, on what `config.device` names.
-// Collective over the mesh's world; a failure of any rank is every rank's
-// (train/ranks/agreement.h).
-StatusOr<RunSetup> PrepareRun(const RunConfig& config, const dist::Mesh& mesh = {},
-                              const std::optional<Device>& device = std::nullopt);
-
 // A run whose data are open and whose model is described, for any number of ranks in one process
 // (train/plan/plan.h).
 struct OpenedRun {
@@ -65,6 +59,17 @@ struct OpenedRun {
                                                          const Device& device)>
       build;
 };
+
+// Asked on rank 0 before the model's memory is taken (train/plan/memory_check.h).
+using BeforeModel = std::function<Status(const OpenedRun& run)>;
+
+// On this rank's `device` (dist::World has it); without one, on what `config.device` names.
+// Collective over the mesh's world; a failure of any rank is every rank's
+// (train/ranks/agreement.h).
+StatusOr<RunSetup> PrepareRun(const RunConfig& config, const dist::Mesh& mesh = {},
+                              const std::optional<Device>& device = std::nullopt,
+                              const BeforeModel& before = nullptr);
+
 // `cache` is where what is made of the data goes. Neither the run's directory nor this process's
 // threads are touched.
 StatusOr<OpenedRun> OpenRun(const RunConfig& config, const std::string& cache);

@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: Apache-2.0
+// `tessera diff`: where two runs, models, checkpoints or files of weights differ first.
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/file.h"
+#include "tools/command_line.h"
+#include "tools/commands.h"
+#include "tools/model_dump.h"
+#include "tools/named_tensors.h"
+#include "tools/settings.h"
+#include "train/ranks/run_on_ranks.h"
+#include "train/trace/compare_traces.h"
+
+namespace tessera::tools {
+namespace {
+
+struct DiffFlags {
+  std::string a;
+  std::string b;
+  double tolerance = 0;
+};
+
+// With the digits that tell it from its neighbours.
+std::string NumberText(double value, DType dtype) {
+  char text[40];
+  std::snprintf(text, sizeof(text), dtype == DType::kFloat64 ? "%.17g" : "%.9g", value);
+  return text;
+}
+
+// How two tensors of one shape differ.
+struct Difference {
+  int64_t first = -1;  // element; -1: they are the same
+  int64_t count = 0;
+  double a = 0;  // at `first`
+  double b = 0;
+  double greatest = 0;  // of a difference
+};
+
+// What is not a number is equal to itself.
+bool Same(double a, double b, double most) {
+  return a == b || (std::isnan(a) && std::isnan(b)) || std::abs(a - b) <= most;
+}
+
+// Of what is finite.
+double GreatestMagnitude(const std::vector<double>& values) {
+  double greatest = 0;
+  for (const double v : values) greatest = std::max(greatest, std::isfinite(v) ? std::abs(v) : 0);
+  return greatest;
+}
+
+Difference Compare(const Tensor& a, const Tensor& b, double tolerance) {
+  const Tensor x = a.ContiguousCopy(), y = b.ContiguousCopy();
+  Difference difference;
+  if (x.dtype() == y.dtype() &&
+      std::memcmp(x.raw_data(), y.raw_data(), static_cast<size_t>(x.nbytes())) == 0) {
+    return difference;
+  }
+  const std::vector<double> xs = x.ToVector<double>(), ys = y.ToVector<double>();
+  const double most = tolerance * std::max(GreatestMagnitude(xs), GreatestMagnitude(ys));
+  for (size_t i = 0; i < xs.size(); ++i) {
+    if (Same(xs[i], ys[i], most)) continue;
+    if (difference.count++ == 0) {
+      difference.first = static_cast<int64_t>(i);
+      difference.a = xs[i];
+      difference.b = ys[i];
+    }
+    difference.greatest = std::max(difference.greatest, std::abs(xs[i] - ys[i]));
+  }
+  return difference;
+}
+
+// "element [2, 17] is 0.5 in a and 0.25 in b; 3 of 1,024 elements differ, by at most 0.25".
+std::string ElementText(const Difference& d, const train::RetakenTensor& x, const std::string& a,
+                        const train::RetakenTensor& y, const std::string& b) {
+  const std::string numbers = Concat(" is ", NumberText(d.a, x.data.dtype()), " in ", a, " and ",
+                                     NumberText(d.b, y.data.dtype()), " in ", b);
+  if (x.size.ndim() == 0) return "it" + numbers;
+  return Concat("element ", x.PlaceOf(d.first), numbers, "; ", WithThousands(d.count), " of ",
+                WithThousands(x.data.numel()), " elements differ, by at most ", d.greatest);
+}
+
+train::RetakenTensor WholeOf(const Tensor& t) {
+  return {.data = t,
+          .begin = Shape(std::vector<int64_t>(static_cast<size_t>(t.ndim()), 0)),
+          .size = t.shape()};
+}
+
+// What differs is what was asked for; the line is on standard output.
+Status Differs(const std::string& line) {
+  TESSERA_RETURN_IF_ERROR(WriteOut(line + "\n"));
+  return train::Reported(Internal(line));
+}
+
+// "; element [2, 17] is ...", of the step taken again in both runs.
+std::string ElementOfRuns(const train::TraceComparison& found, const DiffFlags& flags) {
+  if (!found.in_a || !found.in_b) return "";
+  const auto of_a = train::Retake(flags.a, *found.in_a);
+  const auto of_b = of_a.ok() ? train::Retake(flags.b, *found.in_b) : of_a;
+  for (const auto& [taken, path] : {std::pair(&of_a, &flags.a), std::pair(&of_b, &flags.b)}) {
+    if (!taken->ok()) {
+      return Concat("; which element is not known, since the step cannot be taken again: ",
+                    Message(taken->status()));
+    }
+    if ((*taken)->empty()) {
+      return Concat("; which element is not known, since this program does not give the bits of ",
+                    *path);
+    }
+  }
+  for (size_t i = 0; i < of_a->size() && i < of_b->size(); ++i) {
+    const train::RetakenTensor& x = (*of_a)[i];
+    const train::RetakenTensor& y = (*of_b)[i];
+    const std::string name = x.name.empty() || x.name == found.in_a->name ? "" : x.name + " ";
+    if (x.name != y.name || x.data.shape() != y.data.shape() || x.data.dtype() != y.data.dtype()) {
+      return Concat("; ", name, "is ", x.data, " in ", flags.a, " and ", y.data, " in ", flags.b);
+    }
+    const Difference d = Compare(x.data, y.data, 0);
+    if (d.first >= 0) return Concat("; ", name, ElementText(d, x, flags.a, y, flags.b));
+  }
+  return "";
+}
+
+Status DiffRuns(const DiffFlags& flags) {
+  TESSERA_ASSIGN_OR_RETURN(const train::TraceComparison found,
+                           train::CompareTraces(flags.a, flags.b));
+  if (!found.difference.empty()) {
+    return Differs(Concat(found.difference, ElementOfRuns(found, flags), found.configurations));
+  }
+  return WriteOut(
+      Concat("the same ", found.steps, " steps",
+             found.operations_compared
+                 ? ""
+                 : "; the layouts cut the model differently: operations are not compared",
+             "\n"));
+}
+
+// The elements in another shape of as many, or repeated where a dim is 1: rows that are all alike
+// may be there once. nullopt: neither.
+std::optional<Tensor> LaidOutAs(const Tensor& x, const Shape& shape) {
+  const Tensor flat = x.ContiguousCopy();
+  if (x.numel() == shape.numel()) {
+    return flat.AsStrided(shape, ContiguousStrides(shape), flat.offset());
+  }
+  if (x.ndim() != shape.ndim()) return std::nullopt;
+  Shape strides = ContiguousStrides(flat.shape());
+  for (int d = 0; d < shape.ndim(); ++d) {
+    if (x.size(d) == shape[d]) continue;
+    if (x.size(d) != 1) return std::nullopt;
+    strides[d] = 0;
+  }
+  return flat.AsStrided(shape, strides, flat.offset());
+}
+
+// A model beside what another program gave of it; rounding alone never makes a difference.
+Status DiffDump(const NamedTensors& dump, const std::string& model, double tolerance) {
+  const double allowed = tolerance > 0 ? tolerance : 1e-4;
+  TESSERA_ASSIGN_OR_RETURN(const DumpTensors ours, TensorsLike(dump, model));
+  for (const auto& [name, y] : ours.tensors) {
+    TESSERA_ASSIGN_OR_RETURN(const Tensor x, dump.Read(name));
+    const std::optional<Tensor> alike = LaidOutAs(x, y.shape());
+    if (!alike) {
+      return Differs(Concat(name, ": is ", x, " in ", dump.path(), " and ", y, " in ", model));
+    }
+    const Difference d = Compare(*alike, y, allowed);
+    if (d.first < 0) continue;
+    return Differs(
+        Concat(name, ": ", ElementText(d, WholeOf(*alike), dump.path(), WholeOf(y), model)));
+  }
+  std::string left_out;
+  if (!ours.missing.empty()) {
+    left_out =
+        Concat("; not compared, since the model has no such modules: ",
+               WithThousands(std::ssize(ours.missing)), ", ", ours.missing.front(), " first");
+  }
+  return WriteOut(
+      Concat("the same ", ours.tensors.size(), " tensors within ", allowed, left_out, "\n"));
+}
+
+Status RunDiff(const DiffFlags& flags) {
+  if (train::HasTrace(flags.a) && train::HasTrace(flags.b)) return DiffRuns(flags);
+  for (const auto& [dump, model] : {std::pair(&flags.a, &flags.b), std::pair(&flags.b, &flags.a)}) {
+    if (!PathExists(*dump) || IsDirectory(*dump) || !IsDirectory(*model)) continue;
+    TESSERA_ASSIGN_OR_RETURN(const NamedTensors tensors, NamedTensors::Open(*dump));
+    if (IsModelDump(tensors)) return DiffDump(tensors, *model, flags.tolerance);
+  }
+  TESSERA_ASSIGN_OR_RETURN(const NamedTensors a, NamedTensors::Open(flags.a));
+  TESSERA_ASSIGN_OR_RETURN(const NamedTensors b, NamedTensors::Open(flags.b));
+  const std::set<std::string> in_b(b.names().begin(), b.names().end());
+  const std::set<std::string> in_a(a.names().begin(), a.names().end());
+  std::string first;
+  int64_t differing = 0;
+  const auto note = [&](const std::string& line) {
+    if (differing++ == 0) first = line;
+  };
+  for (const std::string& name : a.names()) {
+    if (!in_b.contains(name)) {
+      note(Concat(name, ": is in ", a.path(), " alone"));
+      continue;
+    }
+    TESSERA_ASSIGN_OR_RETURN(const Tensor x, a.Read(name));
+    TESSERA_ASSIGN_OR_RETURN(const Tensor y, b.Read(name));
+    const bool alike = x.shape() == y.shape() && (x.dtype() == y.dtype() || flags.tolerance > 0);
+    if (!alike) {
+      note(Concat(name, ": is ", x, " in ", a.path(), " and ", y, " in ", b.path()));
+      continue;
+    }
+    const Difference d = Compare(x, y, flags.tolerance);
+    if (d.first < 0) continue;
+    note(Concat(name, ": ", ElementText(d, WholeOf(x), a.path(), WholeOf(y), b.path())));
+  }
+  for (const std::string& name : b.names()) {
+    if (!in_a.contains(name)) note(Concat(name, ": is in ", b.path(), " alone"));
+  }
+  if (differing > 0) {
+    return Differs(Concat(first, "; ", differing, " of ", in_a.size(), " tensors differ"));
+  }
+  return WriteOut(Concat("the same ", in_a.size(), " tensors",
+                         flags.tolerance > 0 ? Concat(" within ", flags.tolerance) : "", "\n"));
+}
+
+}  // namespace
+
+void AddDiffCommand(CLI::App& app, CommandState& state) {
+  CLI::App* command =
+      app.add_subcommand("diff", "Say where two models or checkpoints differ first");
+  using F = DiffFlags;
+  OptionTable table = OptionTable::Of<F>("Options");
+  table
+      .Add(
+          "a", &F::a,
+          "a model's folder, a file of weights, a checkpoint, a run's folder, or a dump of a model",
+          {.type = "A"})
+      .Add("b", &F::b, "likewise", {.type = "B"})
+      .Add(
+          "tolerance", &F::tolerance,
+          "numbers that differ by so much of the greater one's magnitude count as equal, and so do "
+          "dtypes",
+          {.least = 0});
+  command->footer(
+      "Exits with 1 where they differ, after one line that says where.\n"
+      "Example:\n  tessera diff runs/a/checkpoint-100 runs/b/checkpoint-100");
+  RunWith<F>(command, state, std::move(table), {.by_place = {"a", "b"}, .required = {"a", "b"}},
+             [](const CLI::App&, const F& flags) { return RunDiff(flags); });
+}
+
+}  // namespace tessera::tools

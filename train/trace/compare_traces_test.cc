@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/trace/compare_traces.h"
+
+#include "core/thread_communicator.h"
+#include "models/model_keys.h"
+#include "ops/elementwise/elementwise.h"
+#include "train/testing/small_runs.h"
+
+namespace tessera::train {
+namespace {
+
+class CompareTracesTest : public SmallRuns {
+ protected:
+  struct Fault {
+    int64_t step = 0;  // 0: none
+    double factor = 1;
+  };
+
+  RunConfig Traced(const std::string& name) const {
+    RunConfig config = Config(name);
+    config.trace = "digests";
+    config.max_steps = 4;
+    config.val_fraction = 0;
+    config.gradient_accumulation_steps = 4;
+    config.deterministic = true;
+    config.threads = 1;
+    return config;
+  }
+
+  void Run(const RunConfig& config, int ranks = 1) const { Run(config, ranks, Fault()); }
+  void Run(RunConfig config, int ranks, const Fault& fault) const {
+    config.gradient_accumulation_steps /= ranks / config.tp / config.pp;
+    RunRanks(ranks, [&](const std::shared_ptr<Communicator>& world) {
+      const auto mesh = MakeMesh(config, world);
+      ASSERT_TRUE(mesh.ok()) << Message(mesh.status());
+      const auto setup = PrepareRun(config, *mesh);
+      ASSERT_TRUE(setup.ok()) << Message(setup.status());
+      TrainerParts parts;
+      if (fault.step > 0) {
+        parts.step.forward.run = [&](const models::Bundle& batch,
+                                     const models::RunOptions& options) {
+          models::Bundle out = setup->model->Run(batch, options);
+          const bool bad = static_cast<int64_t>(options.context.step) == fault.step;
+          const bool here = options.context.micro_batch == 2;
+          out.set(keys::kLoss, Mul(out.at(keys::kLoss), bad && here ? fault.factor : 1));
+          return out;
+        };
+      }
+      Trainer trainer(setup->config, *setup->model, setup->data, *mesh, std::move(parts));
+      const auto result = trainer.Train({.output = nullptr});
+      ASSERT_TRUE(result.ok()) << Message(result.status());
+    });
+  }
+
+  std::string Difference(const RunConfig& a, const RunConfig& b) const {
+    const auto found = CompareTraces(a.out, b.out);
+    EXPECT_TRUE(found.ok()) << Message(found.status());
+    return found.ok() ? found->difference + found->configurations : "";
+  }
+};
+
+TEST_F(CompareTracesTest, LayoutsOfTheSameBitsDoNotDiffer) {
+  const RunConfig one = Traced("one");
+  Run(one);
+  RunConfig two = Traced("two");
+  two.zero = 2;
+  Run(two, 2);
+  const auto found = CompareTraces(one.out, two.out);
+  ASSERT_TRUE(found.ok()) << Message(found.status());
+  EXPECT_EQ(found->steps, 4);
+  EXPECT_TRUE(found->operations_compared);
+  EXPECT_EQ(found->difference, "");
+  RunConfig tp = Traced("tp");
+  tp.tp = 2;
+  Run(tp, 2);
+  const auto cut = CompareTraces(one.out, tp.out);
+  ASSERT_TRUE(cut.ok()) << Message(cut.status());
+  EXPECT_FALSE(cut->operations_compared);
+  EXPECT_EQ(cut->difference, "");
+}
+
+TEST_F(CompareTracesTest, WhatPartsThemFirstIsNamed) {
+  const RunConfig one = Traced("one");
+  Run(one);
+  const auto differs = [&](const std::string& name, const std::function<void(RunConfig&)>& change) {
+    RunConfig other = Traced(name);
+    change(other);
+    Run(other);
+    return Difference(one, other);
+  };
+  EXPECT_EQ(differs("seed", [](RunConfig& c) { c.seed = 5, c.data_seed = 0; })
+                .find("before step 1: model.transformer."),
+            0u);
+  EXPECT_EQ(differs("order", [](RunConfig& c) { c.data_seed = 5; })
+                .find("step 1: micro-batch 0: the data differ; their configurations differ in "
+                      "data_seed ("),
+            0u);
+  const std::string rate = differs("rate", [](RunConfig& c) { c.lr = 2e-3; });
+  EXPECT_EQ(rate.find("step 1: after the update model."), 0u) << rate;
+  EXPECT_NE(rate.find("; their configurations differ in lr (0.001, 0.002)"), std::string::npos);
+  const std::string smooth = differs("smooth", [](RunConfig& c) { c.label_smoothing = 0.1; });
+  EXPECT_EQ(smooth.find("step 1: rank 0, micro-batch 0, forward: result 0 of '"), 0u) << smooth;
+}
+
+TEST_F(CompareTracesTest, AnOperationIsNamedWithItsMicroBatch) {
+  const RunConfig good = Traced("good"), bad = Traced("bad");
+  Run(good, 1, Fault{.step = 3, .factor = 1});
+  Run(bad, 1, Fault{.step = 3, .factor = 1.0000001});
+  EXPECT_EQ(Difference(good, bad),
+            "step 3: rank 0, micro-batch 2, forward: result 0 of 'affine' differs");
+  EXPECT_EQ(Difference(good, good), "");
+  const auto none = CompareTraces(good.out, root_);
+  EXPECT_NE(Message(none.status()).find("no step is traced in both"), std::string::npos);
+}
+
+TEST_F(CompareTracesTest, AResumedRunHasTheRecordOfTheWhole) {
+  const RunConfig whole = Traced("whole"), parts = Traced("parts");
+  Train(whole);
+  StopAt stop(2);
+  Train(parts, /*resume=*/false, &stop);
+  Train(parts, /*resume=*/true);
+  const auto found = CompareTraces(whole.out, parts.out);
+  ASSERT_TRUE(found.ok()) << Message(found.status());
+  EXPECT_EQ(found->steps, 4);
+  EXPECT_EQ(found->difference, "");
+}
+
+}  // namespace
+}  // namespace tessera::train
