@@ -672,7 +672,7 @@ TEST(CheckpointTest, AFileOfOtherShapesIsPassedOver) {
   EXPECT_EQ((*FindNewestCheckpoint(out, [](const std::string&) {}))->step(), 1);
 }
 
-// Else a run would go on from an older one, and remove what may be whole.
+// A run that passed it over would continue from an older one, and remove one that may be whole.
 TEST(CheckpointTest, ACheckpointThatCannotBeReadNowIsAnError) {
   const std::string out = FreshOut();
   for (const int64_t step : {1, 2}) {

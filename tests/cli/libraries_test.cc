@@ -67,7 +67,7 @@ std::set<std::string> FilesIn(const std::string& text, const std::regex& pattern
   return files;
 }
 
-// What readelf and ldd say of the file is independent of what the process says of itself.
+// readelf and ldd read the program's file, so they do not repeat what the process says of itself.
 TEST_F(LibrariesTest, EverySharedLibraryIsListedWithVersionAndLicence) {
   const ShellRun needed = RunShell(std::string("readelf -d ") + kProgram);
   ASSERT_EQ(needed.code, 0) << needed.output;

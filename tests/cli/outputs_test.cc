@@ -211,7 +211,7 @@ TEST_F(OutputsTest, MergeWritesNoNaN) {
   }
 }
 
-// Other users may write into the folder of temporary files: what is there is left alone.
+// Other users may write into the folder of temporary files, so names that are taken are left alone.
 TEST_F(OutputsTest, AFolderForTemporaryFilesIsNewAndGoesAgain) {
   fs::create_directories(Path("tmp"));
   const Surroundings there = {.environment = {{"TMPDIR", Path("tmp")}}};

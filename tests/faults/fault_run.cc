@@ -66,6 +66,15 @@ std::vector<std::string> LoggedCalls(const std::string& log) {
   return lines;
 }
 
+void WriteTinyModel(const std::string& root) {
+  fs::create_directories(root + "/tiny");
+  std::ofstream text(root + "/text.txt");
+  for (int i = 0; i < 100; ++i) text << "line " << i % 17 << " of the song\n";
+  std::ofstream(root + "/tiny/config.json")
+      << R"({"model_type": "gpt2", "architectures": ["GPT2LMHeadModel"], "vocab_size": 257,)"
+      << R"( "n_positions": 32, "n_embd": 32, "n_layer": 1, "n_head": 2})";
+}
+
 std::vector<size_t> PlacesOf(size_t count, size_t few, size_t row) {
   const char* walks = std::getenv("TESSERA_FAULT_WALKS");
   size_t places = walks == nullptr ? few : std::strtoull(walks, nullptr, 10);

@@ -60,6 +60,10 @@ std::vector<std::string> LoggedCalls(const std::string& log);
 // of a table meet different calls.
 std::vector<size_t> PlacesOf(size_t count, size_t few, size_t row);
 
+// `<root>/tiny`, a model's folder without weights, and `<root>/text.txt`, which it can be trained
+// on.
+void WriteTinyModel(const std::string& root);
+
 // Names of files below a folder, and their bytes; of a folder in it the name and "/". A path that
 // is a file itself has the name "". Bytes that depend on the clock are left out of files of
 // metrics.

@@ -39,13 +39,7 @@ class MemoryTest : public testing::Test {
   static void SetUpTestSuite() {
     root_ = fs::weakly_canonical(testing::TempDir()).string() + "/memory_test";
     fs::remove_all(root_);
-    fs::create_directories(root_ + "/tiny");
-    std::ofstream text(root_ + "/text.txt");
-    for (int i = 0; i < 100; ++i) text << "line " << i % 17 << " of the song\n";
-    text.close();
-    std::ofstream(root_ + "/tiny/config.json")
-        << R"({"model_type": "gpt2", "architectures": ["GPT2LMHeadModel"], "vocab_size": 257,)"
-        << R"( "n_positions": 32, "n_embd": 32, "n_layer": 1, "n_head": 2})";
+    WriteTinyModel(root_);
     Process run(Train(), root_ + "/run");
     ASSERT_EQ(run.ExitCode(), 0) << run.Errors();
     fs::rename(root_ + "/out/model", Model());

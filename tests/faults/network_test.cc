@@ -73,13 +73,7 @@ class NetworkTest : public testing::TestWithParam<Row> {
   static void SetUpTestSuite() {
     root_ = fs::weakly_canonical(testing::TempDir()).string() + "/network_test";
     fs::remove_all(root_);
-    fs::create_directories(root_ + "/tiny");
-    std::ofstream text(root_ + "/text.txt");
-    for (int i = 0; i < 100; ++i) text << "line " << i % 17 << " of the song\n";
-    text.close();
-    std::ofstream(root_ + "/tiny/config.json")
-        << R"({"model_type": "gpt2", "architectures": ["GPT2LMHeadModel"], "vocab_size": 257,)"
-        << R"( "n_positions": 32, "n_embd": 32, "n_layer": 1, "n_head": 2})";
+    WriteTinyModel(root_);
   }
   static void TearDownTestSuite() { fs::remove_all(root_); }
 

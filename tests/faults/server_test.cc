@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // A server whose Nth call for a socket goes wrong: refused, lost, cut short, late. It answers the
-// next client as if nothing had been, and ends well. TESSERA_FAULT_WALKS as in walk_test.cc.
+// next client as if nothing had been, and ends well. Clients ask again where a connection breaks
+// before its answer begins. TESSERA_FAULT_WALKS as in walk_test.cc.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstdio>
 #include <filesystem>
-#include <fstream>
 
 #include "tests/faults/asked_server.h"
 #include "tests/faults/fault_run.h"
@@ -40,13 +41,7 @@ class ServerTest : public testing::TestWithParam<Row> {
   static void SetUpTestSuite() {
     root_ = fs::weakly_canonical(testing::TempDir()).string() + "/server_test";
     fs::remove_all(root_);
-    fs::create_directories(root_ + "/tiny");
-    std::ofstream(root_ + "/tiny/config.json")
-        << R"({"model_type": "gpt2", "architectures": ["GPT2LMHeadModel"], "vocab_size": 257,)"
-        << R"( "n_positions": 32, "n_embd": 32, "n_layer": 1, "n_head": 2})";
-    std::ofstream text(root_ + "/text.txt");
-    for (int i = 0; i < 100; ++i) text << "line " << i % 17 << " of the song\n";
-    text.close();
+    WriteTinyModel(root_);
     Process run({"train", root_ + "/tiny", "--data", root_ + "/text.txt", "--out", root_ + "/out",
                  "--tokenizer", "byte", "--max-steps", "1", "--seq-len", "16", "--batch-size", "2"},
                 root_ + "/run");
@@ -91,6 +86,10 @@ TEST_P(ServerTest, AnswersTheNextClient) {
     const std::string first = Ask(url, &status);
     EXPECT_TRUE(first == wanted || !row.absorbed) << where << status;
     ++(first == wanted ? answered : lost);
+    const std::vector<std::string> calls = LoggedCalls(log);
+    EXPECT_TRUE(std::any_of(calls.begin(), calls.end(),
+                            [](const std::string& call) { return call.ends_with(" !"); }))
+        << where << "the server did not meet it";
     EXPECT_EQ(Ask(url, &status), wanted) << where << status;
     server.Signal(SIGTERM);
     ASSERT_TRUE(server.EndsWithin(std::chrono::seconds(60))) << where << server.WhatItDoes();
