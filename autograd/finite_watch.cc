@@ -11,7 +11,7 @@
 namespace tessera {
 namespace {
 
-// Of the exponent: all set in what is not finite.
+// The bits of the exponent. All of them are set in an infinity and in a NaN.
 constexpr uint64_t kFloat64Exponent = 0x7ff0000000000000;
 constexpr uint32_t kFloat32Exponent = 0x7f800000;
 constexpr uint16_t kBFloat16Exponent = 0x7f80;

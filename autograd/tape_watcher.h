@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who looks on while operations record and the tape runs backwards: a search for what is not finite
-// (autograd/finite_watch.h), a record of digests (train/trace/digest_trace.h).
+// Sees the results of every operation and the gradients of every backward step, for a search for
+// numbers that are not finite (autograd/finite_watch.h) or a record of digests
+// (train/trace/digest_trace.h).
 //
 //   class Counter final : public TapeWatcher {
 //     void Results(const Origin&, const std::vector<Tensor>&, const std::vector<Tensor>&) override
@@ -12,9 +13,9 @@
 //   Counter counter;
 //   const TapeWatcher::Scope scope(&counter);          // of this thread
 //
-// What a watcher sees are the tape's own tensors, which it does not change. While one looks on,
-// gradient functions add to no gradient in place (GradContext::accumulator), so that each gives its
-// own result.
+// A watcher sees the tape's own tensors and must not change them. While a watcher is set, gradient
+// functions do not add into a gradient in place (GradContext::accumulator), so each one gives a
+// result of its own.
 #ifndef TESSERA_AUTOGRAD_TAPE_WATCHER_H_
 #define TESSERA_AUTOGRAD_TAPE_WATCHER_H_
 
