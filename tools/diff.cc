@@ -77,25 +77,47 @@ Difference Compare(const Tensor& a, const Tensor& b, double tolerance) {
 }
 
 // "element [2, 17] is 0.5 in a and 0.25 in b; 3 of 1,024 elements differ, by at most 0.25".
-std::string ElementText(const Difference& d, const train::RetakenTensor& x, const std::string& a,
-                        const train::RetakenTensor& y, const std::string& b) {
-  const std::string numbers = Concat(" is ", NumberText(d.a, x.data.dtype()), " in ", a, " and ",
-                                     NumberText(d.b, y.data.dtype()), " in ", b);
-  if (x.size.ndim() == 0) return "it" + numbers;
-  return Concat("element ", x.PlaceOf(d.first), numbers, "; ", WithThousands(d.count), " of ",
-                WithThousands(x.data.numel()), " elements differ, by at most ", d.greatest);
-}
-
-train::RetakenTensor WholeOf(const Tensor& t) {
-  return {.data = t,
-          .begin = Shape(std::vector<int64_t>(static_cast<size_t>(t.ndim()), 0)),
-          .size = t.shape()};
+std::string ElementText(const Difference& d, const Tensor& x, const std::string& a, const Tensor& y,
+                        const std::string& b) {
+  const std::string numbers = Concat(" is ", NumberText(d.a, x.dtype()), " in ", a, " and ",
+                                     NumberText(d.b, y.dtype()), " in ", b);
+  if (x.ndim() == 0) return "it" + numbers;
+  return Concat("element ", train::IndexOf(d.first, x.shape()), numbers, "; ",
+                WithThousands(d.count), " of ", WithThousands(x.numel()),
+                " elements differ, by at most ", d.greatest);
 }
 
 // What differs is what was asked for; the line is on standard output.
 Status Differs(const std::string& line) {
   TESSERA_RETURN_IF_ERROR(WriteOut(line + "\n"));
   return train::Reported(Internal(line));
+}
+
+// What names a tensor of several before its element: "input_ids ".
+std::string NameAmong(const train::TracedTensor& found, const std::string& name) {
+  if (found.kind == train::TracedTensor::Kind::kGradients) {
+    return Concat("the gradient of ", name, ": ");
+  }
+  return name.empty() || name == found.name ? "" : name + " ";
+}
+
+// "element [2, 17] is ..." of the first tensor that differs; empty: none does.
+std::string FirstElement(const train::TracedTensor& found,
+                         const std::vector<train::RetakenTensor>& of_a,
+                         const std::vector<train::RetakenTensor>& of_b, const DiffFlags& flags) {
+  for (const train::RetakenTensor& x : of_a) {
+    const auto other =
+        std::find_if(of_b.begin(), of_b.end(), [&](const auto& t) { return t.name == x.name; });
+    const std::string name = NameAmong(found, x.name);
+    if (other == of_b.end()) return Concat(name, "is in ", flags.a, " alone");
+    const Tensor& y = other->data;
+    if (x.data.shape() != y.shape() || x.data.dtype() != y.dtype()) {
+      return Concat(name, "is ", x.data, " in ", flags.a, " and ", y, " in ", flags.b);
+    }
+    const Difference d = Compare(x.data, y, 0);
+    if (d.first >= 0) return Concat(name, ElementText(d, x.data, flags.a, y, flags.b));
+  }
+  return found.kind == train::TracedTensor::Kind::kGradients ? "no gradient differs" : "";
 }
 
 // "; element [2, 17] is ...", of the step taken again in both runs.
@@ -113,17 +135,8 @@ std::string ElementOfRuns(const train::TraceComparison& found, const DiffFlags& 
                     *path);
     }
   }
-  for (size_t i = 0; i < of_a->size() && i < of_b->size(); ++i) {
-    const train::RetakenTensor& x = (*of_a)[i];
-    const train::RetakenTensor& y = (*of_b)[i];
-    const std::string name = x.name.empty() || x.name == found.in_a->name ? "" : x.name + " ";
-    if (x.name != y.name || x.data.shape() != y.data.shape() || x.data.dtype() != y.data.dtype()) {
-      return Concat("; ", name, "is ", x.data, " in ", flags.a, " and ", y.data, " in ", flags.b);
-    }
-    const Difference d = Compare(x.data, y.data, 0);
-    if (d.first >= 0) return Concat("; ", name, ElementText(d, x, flags.a, y, flags.b));
-  }
-  return "";
+  const std::string element = FirstElement(*found.in_a, *of_a, *of_b, flags);
+  return element.empty() ? "" : "; " + element;
 }
 
 Status DiffRuns(const DiffFlags& flags) {
@@ -169,8 +182,7 @@ Status DiffDump(const NamedTensors& dump, const std::string& model, double toler
     }
     const Difference d = Compare(*alike, y, allowed);
     if (d.first < 0) continue;
-    return Differs(
-        Concat(name, ": ", ElementText(d, WholeOf(*alike), dump.path(), WholeOf(y), model)));
+    return Differs(Concat(name, ": ", ElementText(d, *alike, dump.path(), y, model)));
   }
   std::string left_out;
   if (!ours.missing.empty()) {
@@ -212,7 +224,7 @@ Status RunDiff(const DiffFlags& flags) {
     }
     const Difference d = Compare(x, y, flags.tolerance);
     if (d.first < 0) continue;
-    note(Concat(name, ": ", ElementText(d, WholeOf(x), a.path(), WholeOf(y), b.path())));
+    note(Concat(name, ": ", ElementText(d, x, a.path(), y, b.path())));
   }
   for (const std::string& name : b.names()) {
     if (!in_a.contains(name)) note(Concat(name, ": is in ", b.path(), " alone"));

@@ -18,6 +18,7 @@
 #include "tools/commands.h"
 #include "tools/model_gradients.h"
 #include "tools/settings.h"
+#include "tools/tensor_file.h"
 
 namespace tessera::tools {
 namespace {
@@ -50,37 +51,13 @@ StatusOr<std::vector<Bundle::Entry>> ReadTensors(const std::string& path) {
   return tensors;
 }
 
-// What this command writes says so, and is replaced by the same command again.
-constexpr char kMark[] = "written_by";
 constexpr char kWriter[] = "tessera forward";
 
-bool IsOwnOutput(const std::string& path) {
-  const StatusOr<SafetensorsFile> file = SafetensorsFile::Open(path);
-  if (!file.ok()) return false;
-  const auto found = file->metadata().find(kMark);
-  return found != file->metadata().end() && found->second == kWriter;
-}
-
-Status WriteTensors(const std::string& path,
-                    const std::vector<std::pair<std::string, Tensor>>& tensors) {
-  std::vector<SafetensorsEntry> entries;
-  for (const auto& [name, t] : tensors) {
-    entries.push_back({name, t.dtype(), {t.shape().begin(), t.shape().end()}});
-  }
-  TESSERA_ASSIGN_OR_RETURN(
-      SafetensorsWriter writer,
-      SafetensorsWriter::Create(path, entries, {{"format", "pt"}, {kMark, kWriter}}));
-  for (const auto& [name, t] : tensors) {
-    const Tensor host = CopyTo(t, Device::Cpu()).ContiguousCopy();
-    if (host.numel() > 0) TESSERA_RETURN_IF_ERROR(writer.Append(host.raw_data(), host.nbytes()));
-  }
-  return writer.Commit();
-}
-
 Status RunForward(const ForwardFlags& flags) {
-  const ClaimOptions claim = {.reads = {flags.model, flags.inputs, flags.adapter},
-                              .overwrite = flags.overwrite,
-                              .is_own = IsOwnOutput};
+  const ClaimOptions claim = {
+      .reads = {flags.model, flags.inputs, flags.adapter},
+      .overwrite = flags.overwrite,
+      .is_own = [](const std::string& path) { return IsTensorFileOf(kWriter, path); }};
   std::optional<OutputLock> outputs_lock, grads_lock;
   TESSERA_RETURN_IF_ERROR(ClaimOutput(flags.outputs, claim, &outputs_lock));
   if (!flags.grads.empty()) {
@@ -108,10 +85,10 @@ Status RunForward(const ForwardFlags& flags) {
   }
   const NoGrad mode(/*enabled=*/!flags.grads.empty());
   const Bundle outputs = model->Run(inputs, {.all_hidden_states = flags.all_hidden_states});
-  TESSERA_RETURN_IF_ERROR(WriteTensors(flags.outputs, outputs.entries()));
+  TESSERA_RETURN_IF_ERROR(WriteTensorFile(flags.outputs, outputs.entries(), kWriter));
   if (flags.grads.empty()) return OkStatus();
   Backward(outputs.at(keys::kLoss));
-  return WriteTensors(flags.grads, CollectGradients(*model));
+  return WriteTensorFile(flags.grads, CollectGradients(*model), kWriter);
 }
 
 }  // namespace

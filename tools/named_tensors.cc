@@ -2,6 +2,7 @@
 #include "tools/named_tensors.h"
 
 #include <algorithm>
+#include <fstream>
 #include <map>
 #include <memory>
 #include <utility>
@@ -14,6 +15,21 @@
 
 namespace tessera::tools {
 
+namespace {
+
+// A safetensors file begins with the length of its header, eight bytes, and the header, an object.
+bool BeginsAsSafetensors(const std::string& path) {
+  char first[9] = {};
+  std::ifstream file(path, std::ios::binary);
+  return file.read(first, sizeof(first)) && first[8] == '{';
+}
+
+bool IsKnownByName(const std::string& path) {
+  return models::WeightFile::IsTorchName(path) || path.ends_with(".tensors.json");
+}
+
+}  // namespace
+
 StatusOr<NamedTensors> NamedTensors::Open(const std::string& path) {
   NamedTensors tensors;
   tensors.path_ = path;
@@ -23,6 +39,11 @@ StatusOr<NamedTensors> NamedTensors::Open(const std::string& path) {
       return InvalidArgument(path,
                              ": a GGUF file's blocks are no tensors; `tessera convert` makes ",
                              "a folder of it");
+    }
+    if (!IsKnownByName(path) && !BeginsAsSafetensors(path)) {
+      return InvalidArgument(path,
+                             ": holds no weights; a run, a checkpoint, a model's folder, a "
+                             "safetensors file or a file of torch.save does");
     }
     TESSERA_ASSIGN_OR_RETURN(models::WeightFile opened, models::WeightFile::Open(path));
     const auto file = std::make_shared<const models::WeightFile>(std::move(opened));

@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// `tessera replay`: takes a step again whose numbers were not finite, on one process.
+// `tessera replay`: runs the step whose numbers were not finite again on one process, up to the
+// operation that gave the first such number.
 #include <filesystem>
+#include <optional>
 #include <string>
+#include <tuple>
 
 #include "base/file.h"
-#include "nlohmann/json.hpp"
+#include "base/output_files.h"
 #include "tools/command_line.h"
 #include "tools/commands.h"
 #include "tools/settings.h"
+#include "tools/tensor_file.h"
 #include "train/foreign/run_keys.h"
 #include "train/run/bad_step.h"
 #include "train/run/run_setup.h"
@@ -16,60 +20,109 @@
 namespace tessera::tools {
 namespace {
 
-using Json = nlohmann::json;
+using train::BadStep;
+
+constexpr char kWriter[] = "tessera replay";
 
 struct ReplayFlags {
   std::string file;
+  std::string outputs;
   std::string device = "cpu";
+  bool overwrite = false;
 };
 
-// What makes another layout of the same step.
-void PutOnOneProcess(const Json& bad, train::RunConfig* config) {
+// Another layout of the same step.
+void PutOnOneProcess(int64_t data_ranks, train::RunConfig* config) {
   static_cast<train::ParallelConfig&>(*config) = {};
   static_cast<train::ZeroConfig&>(*config) = {};
-  config->gradient_accumulation_steps *= bad.value("data_ranks", int64_t{1});
+  config->gradient_accumulation_steps *= data_ranks;
+}
+
+std::string PlaceText(const BadNumber& bad) {
+  if (bad.operation.empty()) return Concat("the gradient of ", bad.module);  // of all micro-batches
+  const bool of_result = bad.kind != BadNumber::Kind::kGradient;
+  return Concat(of_result ? "result " : "input ", bad.index, " of '", bad.operation, "'",
+                bad.module.empty() ? "" : " in " + bad.module, " in the ",
+                bad.place.backward ? "backward" : "forward", " pass of micro-batch ",
+                bad.place.micro_batch);
+}
+
+// Chunks and numbers of operations depend on the layout.
+bool SamePlace(const BadNumber& a, const BadNumber& b) {
+  const auto place = [](const BadNumber& bad) {
+    return std::tie(bad.place.micro_batch, bad.place.backward, bad.operation, bad.module, bad.kind,
+                    bad.index);
+  };
+  return place(a) == place(b);
+}
+
+std::string NumberText(const NumbersSummary& numbers) {
+  return Concat(numbers.value, " at element ", numbers.first, " of ", DTypeName(numbers.dtype),
+                numbers.shape);
+}
+bool SameNumber(const NumbersSummary& a, const NumbersSummary& b) {
+  return NumberText(a) == NumberText(b);
+}
+
+// Fails where the step began to go wrong at another operation of the run.
+Status CompareWithRun(const std::string& path, const BadNumber& run, const BadNumber& here) {
+  if (!SamePlace(run, here)) {
+    return Internal(path, ": the run has its first number that is not finite at ", PlaceText(run),
+                    ", and this step at ", PlaceText(here));
+  }
+  return WriteOut(
+      SameNumber(run.numbers, here.numbers)
+          ? Concat("the run had the same number there: ", NumberText(run.numbers), "\n")
+          : Concat("the run had another number there: ", NumberText(run.numbers), "\n"));
 }
 
 Status RunReplay(const ReplayFlags& flags) {
-  TESSERA_ASSIGN_OR_RETURN(const std::string text, ReadFile(flags.file));
-  const Json bad = Json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (!bad.is_object() || !bad.contains("operation") || !bad.contains("step")) {
-    return InvalidArgument(flags.file, ": is no bad_step.json of a run");
-  }
+  TESSERA_ASSIGN_OR_RETURN(const train::WrittenBadStep run, train::ReadBadStep(flags.file));
   const std::string out = std::filesystem::path(flags.file).parent_path().string();
+  std::optional<OutputLock> lock;
+  if (!flags.outputs.empty()) {
+    const ClaimOptions claim = {
+        .reads = {flags.file, JoinPath(out, "config.json"), JoinPath(out, train::kBadStep)},
+        .overwrite = flags.overwrite,
+        .is_own = [](const std::string& path) { return IsTensorFileOf(kWriter, path); }};
+    TESSERA_RETURN_IF_ERROR(ClaimOutput(flags.outputs, claim, &lock));
+  }
   train::RunConfig config;
   TESSERA_RETURN_IF_ERROR(train::ReadRunConfig(JoinPath(out, "config.json"), &config));
   config.out = out.empty() ? "." : out;
   config.device = flags.device;
-  PutOnOneProcess(bad, &config);
+  PutOnOneProcess(run.data_ranks, &config);
   TESSERA_ASSIGN_OR_RETURN(const train::RunSetup setup, train::PrepareRun(config));
   train::Trainer trainer(setup.config, *setup.model, setup.data);
-  TESSERA_ASSIGN_OR_RETURN(const std::optional<train::BadStep> found, trainer.Replay());
-  if (!found) {
-    return Internal(flags.file, ": step ", bad["step"].get<int64_t>(),
-                    " gives finite numbers when it is run again here");
+  models::Bundle tensors;
+  TESSERA_ASSIGN_OR_RETURN(const std::optional<BadStep> here, trainer.Replay(run.step, &tensors));
+  if (!here) {
+    return Internal(flags.file, ": all numbers of step ", run.step,
+                    " are finite when it runs again here");
   }
-  TESSERA_RETURN_IF_ERROR(
-      WriteOut(Concat("step ", bad["step"].get<int64_t>(), ": ", found->Text({}), "\n")));
-  const nlohmann::ordered_json now = found->ToJson();
-  for (const char* key : {"micro_batch", "pass", "module", "operation", "what", "index"}) {
-    if (now[key] == bad.value(key, Json())) continue;
-    return Internal(flags.file, ": the run began to go wrong elsewhere: its ", key, " is ",
-                    bad.value(key, Json()).dump());
+  TESSERA_RETURN_IF_ERROR(WriteOut(Concat("step ", run.step, ": ", here->Text({}), "\n")));
+  if (!flags.outputs.empty()) {
+    TESSERA_RETURN_IF_ERROR(WriteTensorFile(flags.outputs, tensors.entries(), kWriter));
   }
-  return WriteOut("as in the run\n");
+  return CompareWithRun(flags.file, run.bad.number, here->number);
 }
 
 }  // namespace
 
 void AddReplayCommand(CLI::App& app, CommandState& state) {
   CLI::App* command =
-      app.add_subcommand("replay", "take a step again whose numbers were not finite");
+      app.add_subcommand("replay", "Run a step again up to its first number that is not finite");
   using F = ReplayFlags;
   OptionTable table = OptionTable::Of<F>("Options");
   table.Add("file", &F::file, "`bad_step.json` of a run's folder", {.type = "FILE"})
-      .Add("device", &F::device, "where it is run: `cpu` or `cuda`");
-  command->footer("Example:\n  tessera replay runs/book/bad_step.json");
+      .Add("outputs", &F::outputs,
+           "written: safetensors file of the operation's input.0, ... and result.0, ...; of a "
+           "gradient function gradient.result.0, ... and gradient.input.0, ...",
+           {.type = "FILE"})
+      .Add("device", &F::device, "`cpu` or `cuda`")
+      .Add("overwrite", &F::overwrite, kOverwriteHelp);
+  command->footer(
+      "Example:\n  tessera replay runs/book/bad_step.json --outputs operation.safetensors");
   RunWith<F>(command, state, std::move(table), {.by_place = {"file"}, .required = {"file"}},
              [](const CLI::App&, const F& flags) { return RunReplay(flags); });
 }

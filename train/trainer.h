@@ -110,14 +110,17 @@ class Trainer {
   std::vector<dist::CheckpointTensor> CheckpointTensors() { return engine_->Tensors(); }
   double steps_per_epoch() const { return sampler_.StepsPerEpoch(mesh_.data_ranks()); }
 
-  // Takes the step again that ended a run (train/run/bad_step.h), from `<out>/bad_step`, and looks
-  // for where it began; nothing is written. nullopt: everything is finite. On any layout.
-  StatusOr<std::optional<BadStep>> Replay();
+  // Takes the step again that ended a run (train/run/bad_step.h), from `<out>/bad_step`, up to the
+  // operation that gives the first number that is not finite; nothing is updated or written. `step`
+  // is the run's, from 1. nullopt: everything is finite. On any layout; several ranks run the
+  // passes to their end (Engine::FindBadNumber). `tensors`, where it is not nullptr, gets the
+  // operation's tensors on the rank that has them.
+  StatusOr<std::optional<BadStep>> Replay(int64_t step, models::Bundle* tensors = nullptr);
 
-  // Takes the steps of a run that traced digests again, up to `wanted.step`, and gives what
-  // `wanted` names, on the rank that has it; see Retake (train/trace/traced_tensor.h). Nothing is
-  // written.
-  StatusOr<std::vector<RetakenTensor>> Retake(const TracedTensor& wanted);
+  // Takes the steps of a run that traced digests again, up to `wanted.step`, and gives what this
+  // rank holds of the tensors that `wanted` names; see Retake (train/trace/traced_tensor.h).
+  // Nothing is written.
+  StatusOr<std::vector<TensorPart>> Retake(const TracedTensor& wanted);
 
   // The loss and the task's metrics over batches, or over a dataset (all of it, or `max_batches`
   // batches); see train/evaluator.h.

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Steps that are taken again, to look at what a run did.
 #include <algorithm>
+#include <bit>
+#include <cmath>
 #include <utility>
 
 #include "base/file.h"
@@ -12,31 +14,34 @@
 namespace tessera::train {
 namespace {
 
-RetakenTensor WholeTensor(const std::string& name, const Tensor& t) {
-  return {.name = name,
-          .data = CopyTo(t, Device::Cpu()).ContiguousCopy(),
-          .begin = Shape(std::vector<int64_t>(static_cast<size_t>(t.ndim()), 0)),
-          .size = t.shape()};
+// The tensors of a micro-batch, where it is the run's.
+std::vector<TensorPart> PartsOfBatch(const models::Bundle& batch, uint64_t digest) {
+  std::vector<TensorPart> parts;
+  if (BatchDigest(batch) != digest) return parts;
+  for (const auto& [name, tensor] : batch.entries()) {
+    if (tensor.defined()) parts.push_back(WholePart(name, tensor));
+  }
+  return parts;
 }
 
-// The part of a weight or a state that `wanted` names, where this rank has it.
-std::vector<RetakenTensor> PartOf(const std::vector<dist::CheckpointTensor>& tensors,
-                                  const TracedTensor& wanted) {
+std::vector<TensorPart> PartsOfNamed(const std::vector<dist::CheckpointTensor>& tensors,
+                                     const std::string& name) {
+  std::vector<TensorPart> parts;
   for (const dist::CheckpointTensor& t : tensors) {
-    if (t.name != wanted.name) continue;
-    const std::vector<PartDigest> digests = DigestsOf(t);
-    const std::vector<dist::LocalPart> parts = dist::LocalParts(t);
-    for (size_t i = 0; i < parts.size(); ++i) {
-      if (digests[i].part != wanted.part || digests[i].digest != wanted.digest) continue;
-      const dist::Piece& piece = parts[i].piece;
-      return {{.name = t.name,
-               .data = CopyTo(parts[i].data, Device::Cpu()).ContiguousCopy(),
-               .begin = piece.box.begin,
-               .size = piece.box.size,
-               .offset = piece.range ? piece.range->begin : 0}};
-    }
+    if (t.name != name) continue;
+    for (TensorPart& part : PartsOf(t)) parts.push_back(std::move(part));
   }
-  return {};
+  return parts;
+}
+
+std::vector<TensorPart> PartsOfGradients(const StepGradients& gradients, uint64_t digest) {
+  std::vector<TensorPart> parts;
+  const auto norm = std::bit_cast<double>(digest);
+  if (gradients.norm != norm && !(std::isnan(gradients.norm) && std::isnan(norm))) return parts;
+  for (const dist::CheckpointTensor& t : gradients.tensors) {
+    for (TensorPart& part : PartsOf(t)) parts.push_back(std::move(part));
+  }
+  return parts;
 }
 
 }  // namespace
@@ -73,20 +78,28 @@ Status Trainer::TakeAgainBefore(int64_t step) {
   }
 }
 
-StatusOr<std::optional<BadStep>> Trainer::Replay() {
+StatusOr<std::optional<BadStep>> Trainer::Replay(int64_t step, models::Bundle* tensors) {
   TESSERA_RETURN_IF_ERROR(PrepareSteps());
   TESSERA_RETURN_IF_ERROR(MakeEngine());
-  TESSERA_ASSIGN_OR_RETURN(const dist::Checkpoint before,
-                           checkpoints_.Open(JoinPath(config_.out, kBadStep), log_));
+  const std::string path = JoinPath(config_.out, kBadStep);
+  TESSERA_ASSIGN_OR_RETURN(const dist::Checkpoint before, checkpoints_.Open(path, log_));
+  if (before.step() + 1 != step) {
+    return InvalidArgument(path, ": holds what step ", before.step() + 1, " began with, not step ",
+                           step);
+  }
   TESSERA_RETURN_IF_ERROR(TakeAgainFrom(before));
-  const StepBatches step = FetchStep(NextBatches());
-  TESSERA_RETURN_IF_ERROR(Agree(mesh_, step.status));
+  const StepBatches batches = FetchStep(NextBatches());
+  TESSERA_RETURN_IF_ERROR(Agree(mesh_, batches.status));
   loop_->Restore(++state_.step, 0);
-  return FirstBadStep(loop_->FindBadNumber(BundlesOf(step), WholeStepOf(step)));
+  std::optional<BadStep> bad =
+      FirstBadStep(loop_->FindBadNumber(BundlesOf(batches), WholeStepOf(batches), tensors));
+  if (tensors != nullptr && bad && bad->rank != mesh_.world()->rank()) *tensors = {};
+  return bad;
 }
 
-StatusOr<std::vector<RetakenTensor>> Trainer::Retake(const TracedTensor& wanted) {
-  const bool is_state = wanted.kind == TracedTensor::Kind::kState;
+StatusOr<std::vector<TensorPart>> Trainer::Retake(const TracedTensor& wanted) {
+  using Kind = TracedTensor::Kind;
+  const bool is_state = wanted.kind == Kind::kState;
   TESSERA_RETURN_IF_ERROR(Agree(mesh_, PrepareSteps()));
   TESSERA_RETURN_IF_ERROR(MakeEngine());
   TESSERA_RETURN_IF_ERROR(TakeAgainBefore(is_state ? wanted.step : wanted.step - 1));
@@ -94,31 +107,27 @@ StatusOr<std::vector<RetakenTensor>> Trainer::Retake(const TracedTensor& wanted)
   // A watched step may round otherwise than one that nobody watches, and the run watched all.
   TensorCapture capture(wanted);
   const TapeWatcher::Scope scope(&capture);
-  std::vector<RetakenTensor> taken;
   while (state_.step < wanted.step) {
     const StepBatches step = FetchStep(NextBatches());
     TESSERA_RETURN_IF_ERROR(Agree(mesh_, step.status));
     const bool is_last = state_.step + 1 == wanted.step;
-    if (is_last && wanted.kind == TracedTensor::Kind::kData) {
+    if (is_last && wanted.kind == Kind::kData) {
       const int64_t own =
           wanted.place.micro_batch - mesh_.data_rank() * config_.accumulation_steps();
-      if (!is_here || own < 0 || own >= std::ssize(step.batches)) return taken;
-      const models::Bundle& batch = step.batches[static_cast<size_t>(own)].tensors;
-      for (const auto& [name, tensor] : batch.entries()) {
-        if (tensor.defined()) taken.push_back(WholeTensor(name, tensor));
-      }
-      if (BatchDigest(batch) != wanted.digest) taken.clear();
-      return taken;
+      if (!is_here || own < 0 || own >= std::ssize(step.batches)) return std::vector<TensorPart>();
+      return PartsOfBatch(step.batches[static_cast<size_t>(own)].tensors, wanted.digest);
+    }
+    if (is_last && wanted.kind == Kind::kGradients) {
+      return PartsOfGradients(loop_->Gradients(BundlesOf(step), WholeStepOf(step)), wanted.digest);
     }
     if (is_last) capture.Begin();
     RunStep(step);
   }
-  if (!is_here) return taken;
-  if (is_state) return PartOf(engine_->Tensors(), wanted);
-  if (capture.tensor().defined() && DigestOf(capture.tensor()) == wanted.digest) {
-    taken.push_back(WholeTensor("", capture.tensor()));
+  if (is_state) return PartsOfNamed(engine_->Tensors(), wanted.name);
+  if (!is_here || !capture.tensor().defined() || DigestOf(capture.tensor()) != wanted.digest) {
+    return std::vector<TensorPart>();
   }
-  return taken;
+  return std::vector<TensorPart>{WholePart("", capture.tensor())};
 }
 
 }  // namespace tessera::train

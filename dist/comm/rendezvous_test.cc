@@ -11,20 +11,10 @@
 #include <thread>
 #include <vector>
 
+#include "tests/process/free_port.h"
+
 namespace tessera::dist {
 namespace {
-
-// A port that was free a moment ago.
-int FreePort() {
-  const int fd = socket(AF_INET, SOCK_STREAM, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  socklen_t length = sizeof(address);
-  bind(fd, reinterpret_cast<sockaddr*>(&address), length);
-  getsockname(fd, reinterpret_cast<sockaddr*>(&address), &length);
-  close(fd);
-  return ntohs(address.sin_port);
-}
 
 sockaddr_in Local(int port) {
   sockaddr_in address{};

@@ -3,13 +3,16 @@
 // `train`'s check of memory, `bad_step.json` and `replay`, `trace` and `diff`.
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstring>
 #include <fstream>
 #include <string>
+#include <vector>
 
 #include "core/safetensors.h"
 #include "nlohmann/json.hpp"
 #include "tests/cli/cli_runs.h"
+#include "tests/process/process.h"
 
 namespace tessera {
 namespace {
@@ -37,6 +40,57 @@ class DebuggingTest : public CliRuns {
     EXPECT_EQ(outcome.err, "");
     EXPECT_EQ(outcome.out.find('\n'), outcome.out.size() - 1) << outcome.out;
     return outcome.out;
+  }
+
+  // The file has the tensors of the operation that `bad_step.json` names, and its bad number.
+  static void ExpectOperation(const nlohmann::json& bad, const std::string& path) {
+    const auto file = SafetensorsFile::Open(path);
+    ASSERT_TRUE(file.ok()) << Message(file.status());
+    EXPECT_EQ(file->Find("input." + std::to_string(bad["operands"].size())), nullptr);
+    for (size_t i = 0; i < bad["operands"].size(); ++i) {
+      const auto input = file->Get("input." + std::to_string(i));
+      ASSERT_TRUE(input.ok()) << Message(input.status());
+      EXPECT_EQ(nlohmann::json(input->shape), bad["operands"][i]["shape"]);
+    }
+    const auto result = file->Get("result." + std::to_string(bad["index"].get<int64_t>()));
+    ASSERT_TRUE(result.ok()) << Message(result.status());
+    EXPECT_EQ(nlohmann::json(result->shape), bad["numbers"]["shape"]);
+    std::vector<float> values(static_cast<size_t>(result->nbytes) / 4);
+    std::memcpy(values.data(), result->data, static_cast<size_t>(result->nbytes));
+    int64_t first = 0;
+    while (std::isfinite(values.at(static_cast<size_t>(first)))) ++first;
+    EXPECT_EQ(bad["numbers"]["first"], first);
+  }
+
+  // A copy of the model with a planted fault: another element [5, 20] of an MLP's weight.
+  std::string ModelWithFault() const {
+    fs::copy(*model_, Path("faulty"), fs::copy_options::recursive);
+    const std::string path = Path("faulty") + "/model.safetensors";
+    int64_t offset = 0;
+    {
+      const auto file = SafetensorsFile::Open(path);
+      const auto weight = file->Get("transformer.h.1.mlp.c_fc.weight");
+      EXPECT_EQ(weight->shape, (std::vector<int64_t>{8, 32}));
+      offset = weight->data - file->file().data() + (5 * 32 + 20) * 4;
+    }
+    const float planted = 0.75f;
+    std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(offset).write(reinterpret_cast<const char*>(&planted), sizeof(planted));
+    return Path("faulty");
+  }
+
+  // One step of a run that traces digests, of two micro-batches on `ranks` ranks.
+  void Trace(const std::string& model, const std::string& out, int ranks,
+             const Arguments& more) const {
+    Arguments all = {"train",          model,     "--data",       Text(),
+                     "--out",          Path(out), "--max-steps",  "1",
+                     "--seq-len",      "16",      "--batch-size", "2",
+                     "--threads",      "1",       "--trace",      "digests",
+                     "--dropout",      "0",       "--overwrite",  "--deterministic",
+                     "--val-fraction", "0"};
+    all.insert(all.end(), more.begin(), more.end());
+    Process run(ranks, all, Path("train"));
+    EXPECT_EQ(run.ExitCode(), 0) << run.Errors();
   }
 
   // A file of float32 tensors in which `changed`, where it is there, has another element 5.
@@ -104,18 +158,82 @@ TEST_F(DebuggingTest, AStepThatGoesWrongIsReplayed) {
   EXPECT_EQ(bad["step"], 2);
   EXPECT_EQ(bad["pass"], "forward");
   EXPECT_EQ(bad["samples"].size(), 2u);
-  const std::string said = Output({"replay", file});
-  EXPECT_EQ(said.find("step 2: it begins in the forward pass of micro-batch 0"), 0u) << said;
-  EXPECT_NE(said.find("\nas in the run\n"), std::string::npos) << said;
-  // Another place than the file's is no success.
-  auto moved = bad;
-  moved["module"] = "elsewhere";
-  std::ofstream(file) << moved.dump();
-  const Outcome other = Run({"replay", file});
-  EXPECT_EQ(other.code, 1);
-  EXPECT_NE(other.err.find("its module is \"elsewhere\""), std::string::npos) << other.err;
-  ExpectError({"replay", Write("none.json", "{}")}, 2, "none.json: is no bad_step.json of a run");
+  const std::string tensors = Path("operation.safetensors");
+  const std::string said = Output({"replay", file, "--outputs", tensors});
+  EXPECT_EQ(said.find("step 2: it begins in the forward pass of micro-batch 0 (samples "), 0u)
+      << said;
+  EXPECT_NE(said.find("\nthe run had the same number there: "), std::string::npos) << said;
+  ExpectOperation(bad, tensors);
+  // The command replaces its own file, and no other.
+  EXPECT_EQ(Output({"replay", file, "--outputs", tensors}), said);
+  ExpectError({"replay", file, "--outputs", Write("notes.txt", "mine")}, 1, "notes.txt");
+  // Another number at the same operation is told, and another operation is an error.
+  auto other = bad;
+  other["numbers"]["first"] = bad["numbers"]["first"].get<int64_t>() + 1;
+  std::ofstream(file) << other.dump();
+  EXPECT_NE(Output({"replay", file}).find("\nthe run had another number there: "),
+            std::string::npos);
+  other["module"] = "elsewhere";
+  std::ofstream(file) << other.dump();
+  const Outcome moved = Run({"replay", file});
+  EXPECT_EQ(moved.code, 1);
+  EXPECT_NE(moved.err.find("in elsewhere in the forward pass of micro-batch 0, and this step at "),
+            std::string::npos)
+      << moved.err;
+}
+
+// What the file that is damaged in one way says. `step` is the only key that is not checked alone:
+// the state that the step began with has it, too.
+TEST_F(DebuggingTest, ADamagedBadStepIsRefusedByItsKey) {
+  const Outcome run = Run(Train("run", {"--lr", "1e30", "--lr-schedule", "constant"}));
+  ASSERT_EQ(run.code, 1) << run.err;
+  const std::string file = Path("run") + "/bad_step.json";
+  const auto whole = nlohmann::json::parse(Read(file));
+  const auto refused = [&](const std::string& text, const std::string& expected) {
+    std::ofstream(file) << text;
+    ExpectError({"replay", file}, 2, expected);
+  };
+  const auto changed = [&](const std::string& key, const nlohmann::json& value,
+                           const std::string& expected) {
+    nlohmann::json bad = whole;
+    bad[nlohmann::json::json_pointer(key)] = value;
+    refused(bad.dump(), "bad_step.json: '" + expected);
+  };
+  const auto without = [&](const std::string& key) {
+    nlohmann::json bad = whole;
+    bad.erase(key);
+    refused(bad.dump(), "bad_step.json: '" + key + "' is missing");
+  };
+  changed("/step", "2", "step' is \"2\"; it must be a whole number of at least 1");
+  changed("/step", -2, "step' is -2; it must be a whole number of at least 1");
+  changed("/step", 2.5, "step' is 2.5; it must be a whole number");
+  changed("/step", nullptr, "step' is null; it must be a whole number");
+  changed("/data_ranks", {1}, "data_ranks' is an array; it must be a whole number of at least 1");
+  changed("/pass", "sideways", "pass' is \"sideways\"; it must be one of forward, backward");
+  changed("/what", "nothing", "what' is \"nothing\"; it must be one of result, gradient, sum");
+  changed("/operation", 7, "operation' is 7; it must be a text");
+  changed("/numbers", "none", "numbers' is \"none\"; it must be an object");
+  changed("/numbers/dtype", "float33", "numbers.dtype' is \"float33\"; it must be a dtype");
+  changed("/numbers/shape", {-1}, "numbers.shape' is an array; it must be the sizes of a tensor");
+  changed("/operands/0", 3, "operands[0]' is 3; it must be an object");
+  without("step");
+  without("rank");
+  without("data_ranks");
+  without("module");
+  without("numbers");
+  refused("", "bad_step.json");
+  refused("[1]", "bad_step.json: is an array, not an object");
+  refused("step 2", "bad_step.json");
+  nlohmann::json later = whole;
+  later["step"] = 3;
+  refused(later.dump(), "/bad_step: holds what step 2 began with, not step 3");
+  ExpectError({"replay", Path("run")}, 2, Path("run") + ": is a directory; ");
   ExpectError({"replay", Path("absent.json")}, 2, "absent.json");
+  std::ofstream(file) << whole.dump();
+  fs::rename(Path("run") + "/bad_step", Path("moved"));
+  ExpectError({"replay", file}, 2, Path("run") + "/bad_step");
+  fs::rename(Path("run") + "/config.json", Path("config.json"));
+  ExpectError({"replay", file}, 2, Path("run") + "/config.json");
 }
 
 TEST_F(DebuggingTest, TwoRunsPartAtAnElement) {
@@ -144,6 +262,60 @@ TEST_F(DebuggingTest, TwoRunsPartAtAnElement) {
       << moved;
 }
 
+// However ranks cut a tensor, its element has the index that it has in the whole.
+TEST_F(DebuggingTest, RunsOfTwoLayoutsPartAtAnElementOfTheWhole) {
+  const struct {
+    const char* name;
+    int ranks;
+    Arguments flags;
+  } layouts[] = {
+      {"one rank", 1, {"--gradient-accumulation-steps", "2"}},
+      {"tp", 2, {"--gradient-accumulation-steps", "2", "--tp", "2"}},
+      {"pp", 2, {"--gradient-accumulation-steps", "2", "--pp", "2"}},
+      {"zero", 2, {"--zero", "3"}},
+  };
+  const struct {
+    std::string model;
+    Arguments good;
+    Arguments bad;
+    std::string expected;
+  } faults[] = {
+      {ModelWithFault(),
+       {"--lr", "1e-3"},
+       {"--lr", "1e-3"},
+       "before step 1: model.transformer.h.1.mlp.c_fc.weight differs; "},
+      {*model_, {"--lr", "1e-3"}, {"--lr", "2e-3"}, "step 1: after the update model."},
+      {*model_,
+       {"--lr", "0"},
+       {"--lr", "0", "--betas", "0.8,0.999"},
+       "step 1: after the update optimizer."},
+  };
+  const auto with = [](Arguments flags, const Arguments& more) {
+    flags.insert(flags.end(), more.begin(), more.end());
+    return flags;
+  };
+  for (const auto& fault : faults) {
+    Trace(*model_, "good", 1, with(fault.good, layouts[0].flags));
+    std::string line;  // of one rank
+    for (const auto& layout : layouts) {
+      SCOPED_TRACE(fault.expected + layout.name);
+      Trace(fault.model, "bad", layout.ranks, with(fault.bad, layout.flags));
+      std::string said = Difference({"diff", Path("good"), Path("bad")});
+      said = said.substr(0, said.find("; their configurations"));
+      EXPECT_EQ(said.find(fault.expected), 0u) << said;
+      EXPECT_NE(said.find("; element ["), std::string::npos) << said;
+      if (line.empty()) line = said;
+      EXPECT_EQ(said, line);
+    }
+    if (fault.model != *model_) {
+      EXPECT_NE(line.find("element [5, 20] is "), std::string::npos) << line;
+      EXPECT_NE(line.find(" and 0.75 in " + Path("bad") + "; 1 of 256 elements differ"),
+                std::string::npos)
+          << line;
+    }
+  }
+}
+
 TEST_F(DebuggingTest, FilesAndCheckpointsPartAtAnElement) {
   const std::vector<SafetensorsEntry> entries = {{"u", DType::kFloat32, {8}},
                                                  {"w", DType::kFloat32, {3, 4}}};
@@ -165,6 +337,14 @@ TEST_F(DebuggingTest, FilesAndCheckpointsPartAtAnElement) {
   EXPECT_NE(Difference({"diff", Path("one") + "/model", Path("two") + "/model"}).find("element ["),
             std::string::npos);
   ExpectError({"diff", a, Path("absent")}, 2, "absent: no such file or directory");
+  for (const std::string text : {"", "{", "a line of text, and no weights\n", "{\"step\": 2}"}) {
+    ExpectError({"diff", a, Write("text.txt", text)}, 2, "text.txt: holds no weights; ");
+    ExpectError({"diff", Path("text.txt"), a}, 2, "text.txt: holds no weights; ");
+    ExpectError({"diff", Path("one") + "/model", Path("text.txt")}, 2,
+                "text.txt: holds no weights");
+  }
+  // What begins as a file of weights is one that is damaged.
+  ExpectError({"diff", a, Write("cut.safetensors", Read(a).substr(0, 40))}, 1, "cut.safetensors: ");
 }
 
 // What another program dumped of the same model: here what `forward` gives.

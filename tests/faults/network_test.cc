@@ -6,11 +6,7 @@
 // are set forward and back change no weights.
 //
 // TESSERA_FAULT_WALKS as in walk_test.cc.
-#include <arpa/inet.h>
 #include <gtest/gtest.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #include <chrono>
 #include <csignal>
@@ -24,6 +20,7 @@
 #include <vector>
 
 #include "tests/faults/fault_run.h"
+#include "tests/process/free_port.h"
 #include "tests/process/process.h"
 
 namespace tessera {
@@ -56,17 +53,6 @@ const Row kRows[] = {
     {"clock_back", {.kinds = "clock", .how = "step:-86400"}, /*absorbed=*/true},
     {"clock_forward", {.kinds = "clock", .how = "step:86400"}, /*absorbed=*/true},
 };
-
-int FreePort() {
-  const int fd = socket(AF_INET, SOCK_STREAM, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  socklen_t length = sizeof(address);
-  bind(fd, reinterpret_cast<sockaddr*>(&address), length);
-  getsockname(fd, reinterpret_cast<sockaddr*>(&address), &length);
-  close(fd);
-  return ntohs(address.sin_port);
-}
 
 class NetworkTest : public testing::TestWithParam<Row> {
  protected:

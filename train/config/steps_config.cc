@@ -88,13 +88,11 @@ const OptionTable& StepsConfig::Table() {
                           {{"on_non_finite", {"stop"}}}},
                 .changes_results = false,
                 .aliases = {{"detect_anomaly", "PyTorch"}}})
-          .Add(
-              "spike_factor", &StepsConfig::spike_factor,
-              "a step whose loss is more than so many times the mean of the last 20 steps or so is "
-              "told with its samples, and treated as on_non_finite says: `stop`, or else go on "
-              "with "
-              "a warning; 0: none is",
-              {.least = 0})
+          .Add("spike_factor", &StepsConfig::spike_factor,
+               "name the samples of a step whose loss is more than this many times the mean of "
+               "about the last 20 steps, and stop the run; with on_non_finite `skip` or "
+               "`continue`, print a warning instead; 0: do not look",
+               {.least = 0})
           .Add("overwrite", &StepsConfig::overwrite,
                "begin afresh in an `out` that holds an earlier run's checkpoints, metrics or "
                "model, which are removed",

@@ -14,6 +14,7 @@
 #include "dist/pipeline/pipelined_model.h"
 #include "optim/modules/module_parameters.h"
 #include "optim/parameter_groups.h"
+#include "train/engine/bad_operation_watch.h"
 #include "train/engine/captured_step.h"
 #include "train/engine/pipelined_step.h"
 #include "train/engine/plain_step.h"
@@ -57,6 +58,14 @@ std::unique_ptr<dist::ParameterStore> MakeStore(models::Model& model, const dist
   }
   return std::make_unique<dist::ParameterStore>(model, std::move(groups), make, ranks,
                                                 options.store, whole);
+}
+
+// On the CPU, and nobody else's.
+Tensor HostCopy(const Tensor& t) {
+  const Tensor host = CopyTo(t.Detach(), Device::Cpu());
+  const Tensor copy = Empty(host.shape(), host.dtype());
+  CopyInto(copy, host);
+  return copy;
 }
 
 // Single passes end at what is not finite. A caller's own watch is left where it is.
@@ -187,19 +196,37 @@ StepResult Engine::Step(const EngineStep& step) {
   return result;
 }
 
-std::optional<BadNumber> Engine::FindBadNumber(const EngineStep& step) {
-  FiniteWatch watch;
+std::optional<BadNumber> Engine::FindBadNumber(const EngineStep& step, Bundle* tensors) {
+  BadOperationWatch watch(/*stops=*/mesh_.world()->size() == 1);
   const TapeWatcher::Scope scope(&watch);
   BeginStep(std::ssize(step.batches), step.learning_rate);
-  runner_->RunPasses(InputsOf(step));
+  try {
+    runner_->RunPasses(InputsOf(step));
+  } catch (const BadOperationWatch::Stop&) {
+  }
   std::optional<BadNumber> found = watch.found();
-  if (!found) found = BadGradient();
+  if (tensors != nullptr) *tensors = watch.tensors();
+  if (!found) found = BadGradient(tensors);
   runner_->Undo();
   return found;
 }
 
+StepGradients Engine::Gradients(const EngineStep& step) {
+  BeginStep(std::ssize(step.batches), step.learning_rate);
+  runner_->RunPasses(InputsOf(step));
+  store_->FinishGradients();
+  StepGradients gradients = {.tensors = {}, .norm = dist::NumberOf(work_.Clip().norm)};
+  model_.VisitParameters([&](nn::Parameter& p) {
+    if (!options_.store.replicates() || p.elsewhere || p.tied_to != nullptr) return;
+    if (!IsLeaf(p.tensor) || !Grad(p.tensor).defined()) return;
+    gradients.tensors.push_back({p.name, HostCopy(Grad(p.tensor)), p.placement});
+  });
+  runner_->Undo();
+  return gradients;
+}
+
 // Of a parameter that has collected one.
-std::optional<BadNumber> Engine::BadGradient() const {
+std::optional<BadNumber> Engine::BadGradient(Bundle* tensors) const {
   std::optional<BadNumber> found;
   model_.VisitParameters([&](nn::Parameter& p) {
     if (found || !IsLeaf(p.tensor) || !Grad(p.tensor).defined()) return;
@@ -210,6 +237,9 @@ std::optional<BadNumber> Engine::BadGradient() const {
                       .operation = "",
                       .module = p.name,
                       .numbers = numbers};
+    if (tensors != nullptr) {
+      tensors->SetNamed("gradient." + p.name, HostCopy(Grad(p.tensor)));
+    }
   });
   return found;
 }

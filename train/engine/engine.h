@@ -31,6 +31,7 @@
 #include "autograd/finite_watch.h"
 #include "core/dtype.h"
 #include "dist/activations/activation_store.h"
+#include "dist/checkpoint/pieces.h"
 #include "dist/mesh/mesh.h"
 #include "dist/pipeline/schedule.h"
 #include "dist/store/parameter_store.h"
@@ -44,7 +45,6 @@
 
 namespace tessera::dist {
 class Checkpoint;  // dist/checkpoint/checkpoint.h
-struct CheckpointTensor;
 }  // namespace tessera::dist
 
 namespace tessera::train {
@@ -96,6 +96,14 @@ struct StepResult {
   std::optional<BadNumber> bad_number = std::nullopt;
 };
 
+// What a step's backward passes leave.
+struct StepGradients {
+  // By the parameters' names, copied: a sum over micro-batches and ranks, as far as this rank holds
+  // it, times the scale of the loss.
+  std::vector<dist::CheckpointTensor> tensors;
+  double norm = 0;  // StepResult::grad_norm
+};
+
 class Engine {
  public:
   // The model is on its device and in its dtype, and was built with the mesh's groups; it outlives
@@ -111,8 +119,14 @@ class Engine {
   StepResult Step(const EngineStep& step);
   // Runs a step's passes again, and drops them: what is not finite first on this rank. Where all
   // that operations give is finite, the first parameter by name whose gradient is not (a sum over
-  // micro-batches): BadNumber::Kind::kSum. nullopt: neither. Collective.
-  std::optional<BadNumber> FindBadNumber(const EngineStep& step);
+  // micro-batches): BadNumber::Kind::kSum. nullopt: neither. A world of one rank stops at that
+  // operation; several ranks wait for one another, and run all passes. Collective.
+  // `tensors`, where it is not nullptr, gets the operation's (train/engine/bad_operation_watch.h),
+  // or the parameter's gradient as `gradient.<name>`.
+  std::optional<BadNumber> FindBadNumber(const EngineStep& step, Bundle* tensors = nullptr);
+  // Runs a step's passes, and gives the gradients in place of the update. Where data-parallel ranks
+  // share gradients out (ZeroOptions::replicates is false) there are no tensors. Collective.
+  StepGradients Gradients(const EngineStep& step);
 
   // A step in parts: BeginStep, passes, FinishStep. Passes are those of micro-batch 0, 1, ..., each
   // forward and then backward, or all at once (RunPasses), as a pipeline has them; it throws Error
@@ -158,7 +172,7 @@ class Engine {
  private:
   std::unique_ptr<dist::ActivationStore> MakeActivations() const;
   std::optional<optim::GradScaler> MakeScaler() const;
-  std::optional<BadNumber> BadGradient() const;
+  std::optional<BadNumber> BadGradient(Bundle* tensors) const;
   Tensor ShareOnDevice(double share) const;
   StepInputs InputsOf(const EngineStep& step) const;
   StepResult ResultOf(const StepOutputs& outputs) const;

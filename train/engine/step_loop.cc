@@ -136,8 +136,13 @@ StepResult StepLoop::Step(const std::vector<models::Bundle>& batches, const Whol
 }
 
 std::optional<BadNumber> StepLoop::FindBadNumber(const std::vector<models::Bundle>& batches,
-                                                 const WholeStep& step) {
-  return engine_.FindBadNumber(EngineStepOf(batches, step, steps_));
+                                                 const WholeStep& step, Bundle* tensors) {
+  return engine_.FindBadNumber(EngineStepOf(batches, step, steps_), tensors);
+}
+
+StepGradients StepLoop::Gradients(const std::vector<models::Bundle>& batches,
+                                  const WholeStep& step) {
+  return engine_.Gradients(EngineStepOf(batches, step, steps_ + 1));
 }
 
 void StepLoop::Count(const StepResult& done, bool counts) {

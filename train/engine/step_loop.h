@@ -81,7 +81,9 @@ class StepLoop {
   StepResult Step(const std::vector<models::Bundle>& batches, const WholeStep& step);
   // Engine::FindBadNumber of the step that was counted last, given what it was given.
   std::optional<BadNumber> FindBadNumber(const std::vector<models::Bundle>& batches,
-                                         const WholeStep& step);
+                                         const WholeStep& step, Bundle* tensors = nullptr);
+  // Engine::Gradients of the step that comes next. It is not counted.
+  StepGradients Gradients(const std::vector<models::Bundle>& batches, const WholeStep& step);
 
   // --- What was done ---
   // A step is over, its update left out or not. `counts` false: it will be taken again.

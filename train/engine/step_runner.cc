@@ -43,19 +43,23 @@ void StepWork::RunBackward(const Tensor& loss, const Tensor& share) const {
   Backward(ShareOf(loss, share));
 }
 
-Tensor StepWork::UpdateParameters() const {
-  {
-    const PhaseClock::Scope phase(&clock, Phase::kReduce);
-    store.FinishGradients();
-  }
-  const PhaseClock::Scope phase(&clock, Phase::kOptimizer);
+optim::ClipResult StepWork::Clip() const {
   optim::ClipOptions clip;
   if (max_grad_norm > 0) clip.max_norm = max_grad_norm;
   if (scaler != nullptr) {
     clip.loss_scale = scaler->scale();
     clip.found_inf = scaler->found_inf();
   }
-  const optim::ClipResult clipped = store.Clip(clip);
+  return store.Clip(clip);
+}
+
+Tensor StepWork::UpdateParameters() const {
+  {
+    const PhaseClock::Scope phase(&clock, Phase::kReduce);
+    store.FinishGradients();
+  }
+  const PhaseClock::Scope phase(&clock, Phase::kOptimizer);
+  const optim::ClipResult clipped = Clip();
   store.Step(scaler != nullptr ? scaler->Inputs(clipped.factor)
                                : optim::StepInputs{.clip_factor = clipped.factor});
   if (statistics != nullptr) {

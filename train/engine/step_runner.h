@@ -89,6 +89,8 @@ struct StepWork {
   // One micro-batch's passes.
   models::Bundle RunForward(const models::Bundle& batch, const models::RunOptions& options) const;
   void RunBackward(const Tensor& loss, const Tensor& share) const;
+  // Measures the gradients, once they are whole, and says by what the update multiplies them.
+  optim::ClipResult Clip() const;
   // Returns the norm of the gradients.
   Tensor UpdateParameters() const;
 };

@@ -1,9 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/run/bad_step.h"
 
+#include <algorithm>
+#include <cstdint>
+#include <cstdlib>
 #include <limits>
 #include <utility>
 
+#include "base/error.h"
+#include "base/file.h"
+#include "base/json_text.h"
 #include "base/text_builder.h"
 #include "dist/comm/agreement.h"
 #include "nlohmann/json.hpp"
@@ -15,6 +21,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr int64_t kMostNamed = 8;  // samples in a line
 constexpr std::string_view kKinds[] = {"result", "gradient", "sum"};
+constexpr std::string_view kPasses[] = {"forward", "backward"};
 
 Json ToJson(const NumbersSummary& s) {
   Json json = {{"shape", std::vector<int64_t>(s.shape.begin(), s.shape.end())},
@@ -25,23 +32,130 @@ Json ToJson(const NumbersSummary& s) {
   return json;
 }
 
-NumbersSummary SummaryOf(const Json& json) {
-  NumbersSummary s;
-  for (const int64_t size : json.at("shape").get<std::vector<int64_t>>()) s.shape.push_back(size);
-  s.dtype = *ParseDType(json.at("dtype").get<std::string>());
-  s.not_finite = json.at("not_finite");
-  if (!s.finite()) {
-    s.first = json.at("first");
-    s.value = std::strtod(json.at("value").get<std::string>().c_str(), nullptr);
-  }
-  s.greatest = json.at("greatest");
-  s.root_mean_square = json.at("root_mean_square");
-  return s;
+// The value as a message shows it.
+std::string Shown(const Json& value) {
+  if (value.is_object()) return "an object";
+  if (value.is_array()) return "an array";
+  return value.is_string() ? JsonQuoted(value.get<std::string>().substr(0, 40)) : value.dump();
 }
+
+// Reads the members of one object of the file, and keeps the first that is missing or wrong.
+class Reader {
+ public:
+  // `within` names the object: "numbers."; empty for the file's own.
+  Reader(const std::string& path, std::string within, const Json& json)
+      : path_(path), within_(std::move(within)), json_(json) {}
+
+  const Status& status() const { return status_; }
+
+  int64_t Whole(const char* key, int64_t least) {
+    const Json* const value = Find(key);
+    if (value == nullptr) return least;
+    const bool fits = value->is_number_integer() &&
+                      !(value->is_number_unsigned() && value->get<uint64_t>() > INT64_MAX);
+    if (fits && value->get<int64_t>() >= least) return value->get<int64_t>();
+    Refuse(key, *value, Concat("a whole number of at least ", least));
+    return least;
+  }
+  // JSON has no infinity: it is written as null.
+  double Number(const char* key) {
+    const Json* const value = Find(key);
+    if (value != nullptr && value->is_null()) return std::numeric_limits<double>::infinity();
+    if (value != nullptr && value->is_number()) return value->get<double>();
+    if (value != nullptr) Refuse(key, *value, "a number");
+    return 0;
+  }
+  std::string Text(const char* key) {
+    const Json* const value = Find(key);
+    if (value != nullptr && value->is_string()) return value->get<std::string>();
+    if (value != nullptr) Refuse(key, *value, "a text");
+    return "";
+  }
+  // The number of the choice.
+  template <size_t kCount>
+  size_t Choice(const char* key, const std::string_view (&choices)[kCount]) {
+    const std::string text = Text(key);
+    std::string all;
+    for (size_t i = 0; i < kCount; ++i) {
+      if (text == choices[i]) return i;
+      all += Concat(i == 0 ? "" : ", ", choices[i]);
+    }
+    if (status_.ok()) Refuse(key, json_.at(key), "one of " + all);
+    return 0;
+  }
+  NumbersSummary Summary(const char* key) {
+    const Json* const value = Find(key);
+    return value == nullptr ? NumbersSummary() : SummaryOf(Concat(within_, key), *value);
+  }
+  std::vector<NumbersSummary> Summaries(const char* key) {
+    std::vector<NumbersSummary> summaries;
+    const Json* const value = Find(key);
+    if (value != nullptr && !value->is_array()) Refuse(key, *value, "an array");
+    if (!status_.ok()) return summaries;
+    for (size_t i = 0; i < value->size(); ++i) {
+      summaries.push_back(SummaryOf(Concat(within_, key, "[", i, "]"), (*value)[i]));
+    }
+    return summaries;
+  }
+
+ private:
+  // nullptr: it is missing, or an earlier one was wrong.
+  const Json* Find(const char* key) {
+    if (!status_.ok()) return nullptr;
+    const auto found = json_.find(key);
+    if (found != json_.end()) return &*found;
+    status_ = InvalidArgument(path_, ": '", within_, key, "' is missing");
+    return nullptr;
+  }
+  void Refuse(const std::string& key, const Json& value, const std::string& expected) {
+    status_ = InvalidArgument(path_, ": '", within_, key, "' is ", Shown(value), "; it must be ",
+                              expected);
+  }
+  NumbersSummary SummaryOf(const std::string& name, const Json& json) {
+    if (!json.is_object()) Refuse(name, json, "an object");
+    if (!status_.ok()) return {};
+    Reader reader(path_, name + ".", json);
+    const NumbersSummary summary = reader.OwnSummary();
+    status_.Update(reader.status());
+    return summary;
+  }
+  NumbersSummary OwnSummary() {
+    NumbersSummary s;
+    const Json* const shape = Find("shape");
+    const auto is_size = [](const Json& size) {
+      return size.is_number_integer() && size.get<int64_t>() >= 0;
+    };
+    if (shape != nullptr) {
+      if (!shape->is_array() || shape->size() > static_cast<size_t>(kMaxDims) ||
+          !std::all_of(shape->begin(), shape->end(), is_size)) {
+        Refuse("shape", *shape, "the sizes of a tensor");
+        return s;
+      }
+      for (const Json& size : *shape) s.shape.push_back(size.get<int64_t>());
+    }
+    const std::string dtype = Text("dtype");
+    const auto parsed = ParseDType(dtype);
+    if (status_.ok() && !parsed) Refuse("dtype", json_.at("dtype"), "a dtype");
+    s.dtype = parsed.value_or(DType::kFloat32);
+    s.not_finite = Whole("not_finite", 0);
+    if (!s.finite()) {
+      s.first = Whole("first", 0);
+      s.value = std::strtod(Text("value").c_str(), nullptr);
+    }
+    s.greatest = Number("greatest");
+    s.root_mean_square = Number("root_mean_square");
+    return s;
+  }
+
+  const std::string& path_;
+  const std::string within_;
+  const Json& json_;
+  Status status_;
+};
 
 Json ToJson(const BadNumber& bad) {
   Json json = {{"micro_batch", bad.place.micro_batch},
-               {"pass", bad.place.backward ? "backward" : "forward"},
+               {"pass", kPasses[bad.place.backward ? 1 : 0]},
                {"chunk", bad.place.chunk},
                {"operation_number", bad.place.operation},
                {"operation", bad.operation},
@@ -54,20 +168,18 @@ Json ToJson(const BadNumber& bad) {
   return json;
 }
 
-BadNumber BadNumberOf(const Json& json) {
+BadNumber BadNumberOf(Reader* reader) {
   BadNumber bad;
-  while (json.at("what") != kKinds[static_cast<size_t>(bad.kind)]) {
-    bad.kind = static_cast<BadNumber::Kind>(static_cast<int>(bad.kind) + 1);
-  }
-  bad.place = {.micro_batch = json.at("micro_batch"),
-               .backward = json.at("pass") == "backward",
-               .chunk = json.at("chunk"),
-               .operation = json.at("operation_number")};
-  bad.operation = json.at("operation");
-  bad.module = json.at("module");
-  bad.index = json.at("index");
-  bad.numbers = SummaryOf(json.at("numbers"));
-  for (const Json& operand : json.at("operands")) bad.operands.push_back(SummaryOf(operand));
+  bad.kind = static_cast<BadNumber::Kind>(reader->Choice("what", kKinds));
+  bad.place = {.micro_batch = reader->Whole("micro_batch", 0),
+               .backward = reader->Choice("pass", kPasses) == 1,
+               .chunk = reader->Whole("chunk", 0),
+               .operation = reader->Whole("operation_number", 0)};
+  bad.operation = reader->Text("operation");
+  bad.module = reader->Text("module");
+  bad.index = reader->Whole("index", 0);
+  bad.numbers = reader->Summary("numbers");
+  bad.operands = reader->Summaries("operands");
   return bad;
 }
 
@@ -119,10 +231,30 @@ std::optional<BadStep> FirstOfRanks(const dist::Mesh& mesh, const std::optional<
        dist::GatherStrings(*mesh.world(), mine ? ToJson(*mine).dump() : "")) {
     const int64_t of = rank++;
     if (text.empty()) continue;
-    BadStep found = {.rank = of, .number = BadNumberOf(Json::parse(text))};
+    const Json json = Json::parse(text);
+    const std::string from = Concat("rank ", of);
+    Reader reader(from, "", json);
+    BadStep found = {.rank = of, .number = BadNumberOf(&reader)};
+    TESSERA_CHECK(reader.status().ok(), "bad step", Message(reader.status()));
     if (!first || found.number.place < first->number.place) first = std::move(found);
   }
   return first;
+}
+
+StatusOr<WrittenBadStep> ReadBadStep(const std::string& path) {
+  if (IsDirectory(path)) {
+    return InvalidArgument(path, ": is a directory; name the bad_step.json in it");
+  }
+  TESSERA_ASSIGN_OR_RETURN(const Json json, ReadJsonFile(path));
+  if (!json.is_object()) return InvalidArgument(path, ": is ", Shown(json), ", not an object");
+  Reader reader(path, "", json);
+  WrittenBadStep written;
+  written.step = reader.Whole("step", 1);
+  written.data_ranks = reader.Whole("data_ranks", 1);
+  written.bad.rank = reader.Whole("rank", 0);
+  written.bad.number = BadNumberOf(&reader);
+  TESSERA_RETURN_IF_ERROR(reader.status());
+  return written;
 }
 
 }  // namespace tessera::train

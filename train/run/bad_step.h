@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "autograd/finite_watch.h"
+#include "base/status.h"
 #include "dist/mesh/mesh.h"
 #include "nlohmann/json_fwd.hpp"
 
@@ -47,6 +48,16 @@ struct BadStep {
 // The first that ranks have found, the same on all, its samples left out; nullopt: none has.
 // Collective over the mesh's world.
 std::optional<BadStep> FirstOfRanks(const dist::Mesh& mesh, const std::optional<BadNumber>& mine);
+
+// What `bad_step.json` says of a run.
+struct WrittenBadStep {
+  int64_t step = 0;        // from 1
+  int64_t data_ranks = 1;  // the run's
+  BadStep bad;             // without samples
+};
+// Fails with one line that names the file and the key that is missing or has another value than a
+// run writes.
+StatusOr<WrittenBadStep> ReadBadStep(const std::string& path);
 
 // " (samples 17 and 40)" of a line; empty: none is known.
 std::string SamplesText(const std::vector<BadSample>& samples);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/trace/compare_traces.h"
 
+#include <bit>
 #include <cstdlib>
 #include <map>
 #include <memory>
@@ -47,17 +48,18 @@ struct Run {
 uint64_t NumberOf(const std::string& digest) { return std::strtoull(digest.c_str(), nullptr, 16); }
 
 TracedTensor TensorIn(TracedTensor::Kind kind, const Run& run, int64_t step, size_t rank,
-                      const std::string& digest) {
+                      uint64_t digest) {
   return {.kind = kind,
           .step = step,
           .rank = static_cast<int64_t>(rank),
           .ranks = std::ssize(run.steps.at(step)),
-          .digest = NumberOf(digest)};
+          .digest = digest};
 }
 
 // What was seen, so that it is found again.
 TracedTensor OperationIn(const Run& run, int64_t step, size_t rank, const Seen& seen) {
-  TracedTensor tensor = TensorIn(TracedTensor::Kind::kOperation, run, step, rank, seen.digest);
+  TracedTensor tensor =
+      TensorIn(TracedTensor::Kind::kOperation, run, step, rank, NumberOf(seen.digest));
   const Json& operations = *run.steps.at(step)[rank].operations;
   const Json& operation = operations[seen.number];
   tensor.place = {
@@ -119,13 +121,13 @@ Status ReadRank(const std::string& path, Run* run) {
     ++number;
     const Json row = Json::parse(line, nullptr, /*allow_exceptions=*/false);
     if (!row.is_object() || !row.contains("step")) {
-      return DataLoss(path, ":", number, ": is no row of digests");
+      return DataLoss(path, ":", number, ": is not a row of digests");
     }
     if (row.contains("operations")) operations = std::make_shared<const Json>(row["operations"]);
     try {
       run->steps[row["step"].get<int64_t>()].push_back(RankStepOf(row, operations));
     } catch (const Json::exception&) {
-      return DataLoss(path, ":", number, ": is no row of digests");
+      return DataLoss(path, ":", number, ": is not a row of digests");
     }
   }
   return OkStatus();
@@ -162,31 +164,6 @@ std::map<std::string, uint64_t> WholeTensors(const std::vector<RankStep>& ranks,
   return whole;
 }
 
-// A part that both have, and that differs.
-Difference StateDifference(const Run& a, const Run& b, int64_t step, const std::string& name) {
-  Difference found = {.text = name + " differs"};
-  const auto& ranks_a = a.steps.at(step);
-  const auto& ranks_b = b.steps.at(step);
-  for (size_t r = 0; r < ranks_a.size(); ++r) {
-    const auto parts = ranks_a[r].tensors.find(name);
-    if (parts == ranks_a[r].tensors.end()) continue;
-    for (const auto& [part, digest] : parts->second) {
-      for (size_t q = 0; q < ranks_b.size(); ++q) {
-        const auto others = ranks_b[q].tensors.find(name);
-        if (others == ranks_b[q].tensors.end()) continue;
-        const auto other = others->second.find(part);
-        if (other == others->second.end() || other->second == digest) continue;
-        found.in_a = TensorIn(TracedTensor::Kind::kState, a, step, r, digest);
-        found.in_b = TensorIn(TracedTensor::Kind::kState, b, step, q, other->second);
-        found.in_a->name = found.in_b->name = name;
-        found.in_a->part = found.in_b->part = part;
-        return found;
-      }
-    }
-  }
-  return found;
-}
-
 Difference TensorDifference(const Run& a, const Run& b, int64_t step) {
   std::string torn_a, torn_b;
   const auto of_a = WholeTensors(a.steps.at(step), &torn_a);
@@ -197,7 +174,12 @@ Difference TensorDifference(const Run& a, const Run& b, int64_t step) {
   for (const auto& [name, digest] : of_a) {
     const auto other = of_b.find(name);
     if (other == of_b.end()) return {Concat(name, " is in ", a.path, " alone")};
-    if (other->second != digest) return StateDifference(a, b, step, name);
+    if (other->second == digest) continue;
+    Difference found = {.text = name + " differs"};
+    found.in_a = TensorIn(TracedTensor::Kind::kState, a, step, 0, digest);
+    found.in_b = TensorIn(TracedTensor::Kind::kState, b, step, 0, other->second);
+    found.in_a->name = found.in_b->name = name;
+    return found;
   }
   for (const auto& [name, digest] : of_b) {
     if (!of_a.contains(name)) return {Concat(name, " is in ", b.path, " alone")};
@@ -222,9 +204,9 @@ Difference BatchDifference(const Run& a, const Run& b, int64_t step) {
     if (other == of_b.end()) return {Concat("micro-batch ", number, " is in ", a.path, " alone")};
     if (other->second.second == mine.second) continue;
     Difference found = {.text = Concat("micro-batch ", number, ": the data differ")};
-    found.in_a = TensorIn(TracedTensor::Kind::kData, a, step, mine.first, mine.second);
-    found.in_b =
-        TensorIn(TracedTensor::Kind::kData, b, step, other->second.first, other->second.second);
+    found.in_a = TensorIn(TracedTensor::Kind::kData, a, step, mine.first, NumberOf(mine.second));
+    found.in_b = TensorIn(TracedTensor::Kind::kData, b, step, other->second.first,
+                          NumberOf(other->second.second));
     found.in_a->place.micro_batch = found.in_b->place.micro_batch = number;
     return found;
   }
@@ -293,15 +275,20 @@ Difference OperationDifference(const Run& a, const Run& b, int64_t step, bool* c
 Difference NumberDifference(const Run& a, const Run& b, int64_t step) {
   const RankStep& x = a.steps.at(step).front();
   const RankStep& y = b.steps.at(step).front();
-  const auto text = [](const char* name, const std::string& v, const std::string& w) {
+  const auto differ = [](const char* name, const std::string& v, const std::string& w) {
     return Difference{Concat(name, " is ", std::strtod(v.c_str(), nullptr), " and ",
                              std::strtod(w.c_str(), nullptr), " (", v, ", ", w, ")")};
   };
-  if (x.loss != y.loss) return text("the loss", x.loss, y.loss);
-  if (x.grad_norm != y.grad_norm) {
-    return text("the norm of the gradients", x.grad_norm, y.grad_norm);
-  }
-  return {};
+  if (x.loss != y.loss) return differ("the loss", x.loss, y.loss);
+  if (x.grad_norm == y.grad_norm) return {};
+  Difference found = differ("the norm of the gradients", x.grad_norm, y.grad_norm);
+  const auto gradients = [&](const Run& run, const std::string& norm) {
+    return TensorIn(TracedTensor::Kind::kGradients, run, step, 0,
+                    std::bit_cast<uint64_t>(std::strtod(norm.c_str(), nullptr)));
+  };
+  found.in_a = gradients(a, x.grad_norm);
+  found.in_b = gradients(b, y.grad_norm);
+  return found;
 }
 
 // Beside where the runs are.

@@ -27,7 +27,8 @@ struct TraceComparison {
   std::string difference;
   // " their configurations differ in lr (0.001, 0.002)"; empty: they do not.
   std::string configurations;
-  // The two tensors that differ; neither, where something else does or only one run has it.
+  // The two tensors that differ, or the gradients whose norms do; neither, where something else
+  // differs or only one run has it.
   std::optional<TracedTensor> in_a, in_b;
   int64_t steps = 0;                // that were compared
   bool operations_compared = true;  // of all steps

@@ -1,26 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 // Runs that differ in one planted thing: a bit of one operation's result or gradient, a seed, the
-// order of the data, a flag, a layout. The comparison of their digests names what was planted, and
-// the step that is taken again shows the element.
-#include <cstring>
-
+// order of the data, a flag. The comparison of their digests names what was planted, and the step
+// that is taken again shows the element. With those of planted_kernels_test.cc and
+// planted_layouts_test.cc there are more than a hundred faults; each is named within a minute.
 #include "autograd/engine.h"
-#include "core/thread_communicator.h"
-#include "models/model_keys.h"
-#include "train/testing/small_runs.h"
-#include "train/trace/compare_traces.h"
+#include "train/testing/traced_runs.h"
 
 namespace tessera::train {
 namespace {
 
-struct Fault {
+// A bit of one tensor.
+struct FlippedBit {
   int64_t step = 1;
   int64_t micro_batch = 0;
   int64_t operation = 0;  // how many results, or gradients, of this pass come before
   bool backward = false;
 };
 
-std::ostream& operator<<(std::ostream& out, const Fault& fault) {
+std::ostream& operator<<(std::ostream& out, const FlippedBit& fault) {
   return out << "step " << fault.step << ", micro-batch " << fault.micro_batch << ", "
              << (fault.backward ? "gradient " : "result ") << fault.operation;
 }
@@ -28,7 +25,7 @@ std::ostream& operator<<(std::ostream& out, const Fault& fault) {
 // Hands on to a run's own watcher what it sees, and flips the lowest bit of one element.
 class Planter final : public TapeWatcher {
  public:
-  explicit Planter(const Fault& fault) : fault_(fault) {}
+  explicit Planter(const FlippedBit& fault) : fault_(fault) {}
 
   // To be called at the start of a forward pass, on the thread that runs it.
   void Enter(int64_t step, int64_t micro_batch) {
@@ -78,7 +75,7 @@ class Planter final : public TapeWatcher {
     auto* const at = static_cast<std::byte*>(t.raw_data()) +
                      element * static_cast<int64_t>(DTypeSize(t.dtype()));
     *at ^= std::byte{1};
-    element_ = RetakenTensor{.data = t, .begin = Zeros(t), .size = t.shape()}.PlaceOf(element);
+    element_ = IndexOf(element, t.shape());
     planted_ =
         Concat("rank 0, micro-batch ", fault_.micro_batch, ", ",
                place().backward ? "backward: " : "forward: ",
@@ -87,11 +84,8 @@ class Planter final : public TapeWatcher {
                    ? ""
                    : " in " + *origin.module_path);
   }
-  static Shape Zeros(const Tensor& t) {
-    return Shape(std::vector<int64_t>(static_cast<size_t>(t.ndim()), 0));
-  }
 
-  const Fault fault_;
+  const FlippedBit fault_;
   TapeWatcher* inner_ = nullptr;
   bool is_here_ = false;
   int64_t seen_ = 0;
@@ -99,55 +93,12 @@ class Planter final : public TapeWatcher {
   Shape element_;
 };
 
-class PlantedFaultsTest : public SmallRuns {
+class PlantedFaultsTest : public TracedRuns {
  protected:
-  RunConfig Traced(const std::string& name) const {
-    RunConfig config = Config(name);
-    config.trace = "digests";
-    config.max_steps = 3;
-    config.val_fraction = 0;
-    config.gradient_accumulation_steps = 2;
-    config.deterministic = true;
-    config.threads = 1;
-    config.seq_len = 16;
-    config.batch_size = 2;
-    return config;
-  }
-
-  // With a fault planted, and what that run's step gives when it is taken again with it.
-  static void Run(const RunConfig& config, int ranks = 1, Planter* planter = nullptr,
-                  const TracedTensor* wanted = nullptr,
-                  std::vector<RetakenTensor>* taken = nullptr) {
-    RunRanks(ranks, [&](const std::shared_ptr<Communicator>& world) {
-      const auto mesh = MakeMesh(config, world);
-      ASSERT_TRUE(mesh.ok()) << Message(mesh.status());
-      const auto setup = PrepareRun(config, *mesh);
-      ASSERT_TRUE(setup.ok()) << Message(setup.status());
-      TrainerParts parts;
-      if (planter != nullptr) {
-        parts.step.forward.run = [&](const models::Bundle& batch,
-                                     const models::RunOptions& options) {
-          planter->Enter(static_cast<int64_t>(options.context.step),
-                         static_cast<int64_t>(options.context.micro_batch));
-          return setup->model->Run(batch, options);
-        };
-      }
-      Trainer trainer(setup->config, *setup->model, setup->data, *mesh, std::move(parts));
-      if (wanted != nullptr) {
-        const auto again = trainer.Retake(*wanted);
-        ASSERT_TRUE(again.ok()) << Message(again.status());
-        *taken = *again;
-        return;
-      }
-      const auto result = trainer.Train({.output = nullptr});
-      ASSERT_TRUE(result.ok()) << Message(result.status());
-    });
-  }
-
-  static TraceComparison Compared(const RunConfig& a, const RunConfig& b) {
-    const auto found = CompareTraces(a.out, b.out);
-    EXPECT_TRUE(found.ok()) << Message(found.status());
-    return found.ok() ? *found : TraceComparison();
+  static PlantedFault FaultOf(Planter* planter) {
+    return {.before_pass = [planter](nn::Module&, const TracedPass& pass) {
+      planter->Enter(pass.step, pass.micro_batch);
+    }};
   }
 
   // The first element that differs where both runs' steps are taken again.
@@ -159,27 +110,12 @@ class PlantedFaultsTest : public SmallRuns {
     if (!x.ok() || !y.ok()) return Message(x.ok() ? y.status() : x.status());
     return FirstOf(*x, *y);
   }
-  static std::string FirstOf(const std::vector<RetakenTensor>& x,
-                             const std::vector<RetakenTensor>& y) {
-    if (x.empty() || y.empty()) return "other bits";
-    for (size_t t = 0; t < x.size() && t < y.size(); ++t) {
-      if (x[t].data.shape() != y[t].data.shape()) return "other shapes";
-      const std::vector<double> a = x[t].data.ToVector<double>();
-      const std::vector<double> b = y[t].data.ToVector<double>();
-      for (size_t i = 0; i < a.size(); ++i) {
-        if (std::memcmp(&a[i], &b[i], sizeof(double)) != 0) {
-          return Concat(x[t].name, x[t].PlaceOf(static_cast<int64_t>(i)));
-        }
-      }
-    }
-    return "no difference";
-  }
 };
 
 TEST_F(PlantedFaultsTest, ABitOfAnOperationIsNamedWithItsElement) {
   const RunConfig good = Traced("good");
   Run(good);
-  std::vector<Fault> faults;
+  std::vector<FlippedBit> faults;
   for (int64_t i = 0; i < 44; ++i) {
     faults.push_back({.step = 1 + i % 3, .micro_batch = i % 2, .operation = 2 * i});
   }
@@ -188,24 +124,25 @@ TEST_F(PlantedFaultsTest, ABitOfAnOperationIsNamedWithItsElement) {
         {.step = 1 + i % 3, .micro_batch = (i / 2) % 2, .operation = 4 * i, .backward = true});
   }
   int planted = 0;
-  for (const Fault& fault : faults) {
-    SCOPED_TRACE(testing::PrintToString(fault));
+  for (const FlippedBit& bit : faults) {
+    SCOPED_TRACE(testing::PrintToString(bit));
+    const Stopwatch watch;
     RunConfig bad = Traced("bad");
     bad.overwrite = true;
-    Planter planter(fault);
-    Run(bad, 1, &planter);
+    Planter planter(bit);
+    Run(bad, 1, FaultOf(&planter));
     if (planter.planted().empty()) continue;  // a pass of fewer operations
     ++planted;
     const TraceComparison found = Compared(good, bad);
-    EXPECT_EQ(found.difference, Concat("step ", fault.step, ": ", planter.planted(), " differs"));
+    EXPECT_EQ(found.difference, Concat("step ", bit.step, ": ", planter.planted(), " differs"));
     ASSERT_TRUE(found.in_a && found.in_b);
     // The program of `bad` has the fault, and takes the step again with it.
     const auto x = Retake(good.out, *found.in_a);
     ASSERT_TRUE(x.ok()) << Message(x.status());
-    std::vector<RetakenTensor> y;
-    Planter again(fault);
-    Run(bad, 1, &again, &*found.in_b, &y);
-    EXPECT_EQ(FirstOf(*x, y), Concat(planter.element()));
+    Planter again(bit);
+    EXPECT_EQ(FirstOf(*x, RetakeWith(bad, 1, FaultOf(&again), *found.in_b)),
+              Concat(planter.element()));
+    EXPECT_LT(watch.seconds(), kMostSeconds);
   }
   EXPECT_GE(planted, 60);
 }
@@ -276,11 +213,11 @@ TEST_F(PlantedFaultsTest, AChangedConfigurationIsNamedAtItsFirstEffect) {
        kForward, true, 2},
       {"dp, data_seed", [](RunConfig* c) { c->gradient_accumulation_steps = 1, c->data_seed = 5; },
        kData, true, 2},
-      // No part of the weight is the same in both runs.
-      {"tp, lr", [](RunConfig* c) { c->tp = 2, c->lr = 2e-3; }, kUpdate, false, 2},
+      {"tp, lr", [](RunConfig* c) { c->tp = 2, c->lr = 2e-3; }, kUpdate, true, 2},
   };
   for (const Change& change : changes) {
     SCOPED_TRACE(change.name);
+    const Stopwatch watch;
     RunConfig bad = Traced("bad");
     bad.overwrite = true;
     change.make(&bad);
@@ -295,6 +232,7 @@ TEST_F(PlantedFaultsTest, AChangedConfigurationIsNamedAtItsFirstEffect) {
     const std::string element = ElementOf(good, bad, found);
     EXPECT_EQ(element.find('[') != std::string::npos, change.has_element)
         << found.difference << ": " << element;
+    EXPECT_LT(watch.seconds(), kMostSeconds);
   }
 }
 
