@@ -120,30 +120,39 @@ std::string FirstElement(const train::TracedTensor& found,
   return found.kind == train::TracedTensor::Kind::kGradients ? "no gradient differs" : "";
 }
 
-// "; element [2, 17] is ...", of the step taken again in both runs.
-std::string ElementOfRuns(const train::TraceComparison& found, const DiffFlags& flags) {
-  if (!found.in_a || !found.in_b) return "";
-  const auto of_a = train::Retake(flags.a, *found.in_a);
-  const auto of_b = of_a.ok() ? train::Retake(flags.b, *found.in_b) : of_a;
+// "; element [2, 17] is ...", of the step taken again in both runs; or why it is not known.
+StatusOr<std::string> ElementOfRuns(const train::TracedTensor& in_a,
+                                    const train::TracedTensor& in_b, const DiffFlags& flags) {
+  const auto of_a = train::Retake(flags.a, in_a);
+  const auto of_b = of_a.ok() ? train::Retake(flags.b, in_b) : of_a;
   for (const auto& [taken, path] : {std::pair(&of_a, &flags.a), std::pair(&of_b, &flags.b)}) {
     if (!taken->ok()) {
-      return Concat("; which element is not known, since the step cannot be taken again: ",
-                    Message(taken->status()));
+      return Internal("the step cannot be taken again: ", Message(taken->status()));
     }
-    if ((*taken)->empty()) {
-      return Concat("; which element is not known, since this program does not give the bits of ",
-                    *path);
-    }
+    if ((*taken)->empty()) return Internal("this program does not give the bits of ", *path);
   }
-  const std::string element = FirstElement(*found.in_a, *of_a, *of_b, flags);
+  const std::string element = FirstElement(in_a, *of_a, *of_b, flags);
   return element.empty() ? "" : "; " + element;
+}
+
+std::string ElementsOfRuns(const train::TraceComparison& found, const DiffFlags& flags) {
+  if (!found.in_a || !found.in_b) return "";
+  const auto element = ElementOfRuns(*found.in_a, *found.in_b, flags);
+  if (!element.ok()) {
+    return Concat("; which element is not known, since ", Message(element.status()));
+  }
+  if (!found.gradients_in_a || !found.gradients_in_b) return *element;
+  const auto gradient = ElementOfRuns(*found.gradients_in_a, *found.gradients_in_b, flags);
+  return gradient.ok() ? *element + *gradient
+                       : Concat(*element, "; whether a gradient differs is not known, since ",
+                                Message(gradient.status()));
 }
 
 Status DiffRuns(const DiffFlags& flags) {
   TESSERA_ASSIGN_OR_RETURN(const train::TraceComparison found,
                            train::CompareTraces(flags.a, flags.b));
   if (!found.difference.empty()) {
-    return Differs(Concat(found.difference, ElementOfRuns(found, flags), found.configurations));
+    return Differs(Concat(found.difference, ElementsOfRuns(found, flags), found.configurations));
   }
   return WriteOut(
       Concat("the same ", found.steps, " steps",

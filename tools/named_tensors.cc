@@ -5,6 +5,7 @@
 #include <fstream>
 #include <map>
 #include <memory>
+#include <string_view>
 #include <utility>
 
 #include "base/file.h"
@@ -17,15 +18,15 @@ namespace tessera::tools {
 
 namespace {
 
-// A safetensors file begins with the length of its header, eight bytes, and the header, an object.
-bool BeginsAsSafetensors(const std::string& path) {
+// Whether a file begins as one of weights: safetensors with the length of the header, eight bytes,
+// and the header, an object; what torch.save writes as a zip archive or a pickle; a list of tensors
+// is known by its name.
+bool BeginsAsWeights(const std::string& path) {
+  if (path.ends_with(".tensors.json")) return true;
   char first[9] = {};
-  std::ifstream file(path, std::ios::binary);
-  return file.read(first, sizeof(first)) && first[8] == '{';
-}
-
-bool IsKnownByName(const std::string& path) {
-  return models::WeightFile::IsTorchName(path) || path.ends_with(".tensors.json");
+  std::ifstream(path, std::ios::binary).read(first, sizeof(first));
+  if (!models::WeightFile::IsTorchName(path)) return first[8] == '{';
+  return std::string_view(first, 2) == "PK" || first[0] == '\x80';
 }
 
 }  // namespace
@@ -40,7 +41,7 @@ StatusOr<NamedTensors> NamedTensors::Open(const std::string& path) {
                              ": a GGUF file's blocks are no tensors; `tessera convert` makes ",
                              "a folder of it");
     }
-    if (!IsKnownByName(path) && !BeginsAsSafetensors(path)) {
+    if (!BeginsAsWeights(path)) {
       return InvalidArgument(path,
                              ": holds no weights; a run, a checkpoint, a model's folder, a "
                              "safetensors file or a file of torch.save does");

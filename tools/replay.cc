@@ -7,6 +7,7 @@
 #include <tuple>
 
 #include "base/file.h"
+#include "base/options.h"
 #include "base/output_files.h"
 #include "tools/command_line.h"
 #include "tools/commands.h"
@@ -33,8 +34,9 @@ struct ReplayFlags {
 
 // Another layout of the same step.
 void PutOnOneProcess(int64_t data_ranks, train::RunConfig* config) {
-  static_cast<train::ParallelConfig&>(*config) = {};
-  static_cast<train::ZeroConfig&>(*config) = {};
+  for (const OptionTable* table : {&train::ParallelConfig::Table(), &train::ZeroConfig::Table()}) {
+    for (const Option& option : table->options()) config->Unset(option.key);
+  }
   config->gradient_accumulation_steps *= data_ranks;
 }
 

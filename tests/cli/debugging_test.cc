@@ -82,12 +82,12 @@ class DebuggingTest : public CliRuns {
   // One step of a run that traces digests, of two micro-batches on `ranks` ranks.
   void Trace(const std::string& model, const std::string& out, int ranks,
              const Arguments& more) const {
-    Arguments all = {"train",          model,     "--data",       Text(),
-                     "--out",          Path(out), "--max-steps",  "1",
-                     "--seq-len",      "16",      "--batch-size", "2",
-                     "--threads",      "1",       "--trace",      "digests",
-                     "--dropout",      "0",       "--overwrite",  "--deterministic",
-                     "--val-fraction", "0"};
+    Arguments all = {"train",     model,     "--data",       Text(),
+                     "--out",     Path(out), "--max-steps",  "1",
+                     "--seq-len", "16",      "--batch-size", "2",
+                     "--threads", "1",       "--trace",      "digests",
+                     "--dropout", "0",       "--overwrite",  "--val-fraction",
+                     "0"};
     all.insert(all.end(), more.begin(), more.end());
     Process run(ranks, all, Path("train"));
     EXPECT_EQ(run.ExitCode(), 0) << run.Errors();
@@ -180,6 +180,24 @@ TEST_F(DebuggingTest, AStepThatGoesWrongIsReplayed) {
   EXPECT_NE(moved.err.find("in elsewhere in the forward pass of micro-batch 0, and this step at "),
             std::string::npos)
       << moved.err;
+}
+
+// Of any layout the step is replayed on one process.
+TEST_F(DebuggingTest, AStepOfManyRanksIsReplayedOnOneProcess) {
+  for (const Arguments& layout :
+       {Arguments{"--tp", "2"}, Arguments{"--pp", "2"}, Arguments{"--zero", "3"}}) {
+    SCOPED_TRACE(layout[0]);
+    Arguments train = Train("run", {"--lr", "1e30", "--lr-schedule", "constant", "--overwrite"});
+    train.insert(train.end(), layout.begin(), layout.end());
+    Process run(2, train, Path("train"));
+    EXPECT_EQ(run.ExitCode(), 1) << run.Errors();
+    const std::string said =
+        Output({"replay", Path("run") + "/bad_step.json", "--outputs", Path("operation")});
+    EXPECT_EQ(said.find("step 2: it begins in the forward pass of micro-batch 0 (samples "), 0u)
+        << said;
+    EXPECT_NE(said.find("\nthe run had "), std::string::npos) << said;
+    EXPECT_TRUE(SafetensorsFile::Open(Path("operation")).ok());
+  }
 }
 
 // What the file that is damaged in one way says. `step` is the only key that is not checked alone:
@@ -295,11 +313,12 @@ TEST_F(DebuggingTest, RunsOfTwoLayoutsPartAtAnElementOfTheWhole) {
     return flags;
   };
   for (const auto& fault : faults) {
-    Trace(*model_, "good", 1, with(fault.good, layouts[0].flags));
+    Trace(*model_, "good", 1, with(fault.good, with(layouts[0].flags, {"--deterministic"})));
     std::string line;  // of one rank
     for (const auto& layout : layouts) {
       SCOPED_TRACE(fault.expected + layout.name);
-      Trace(fault.model, "bad", layout.ranks, with(fault.bad, layout.flags));
+      Trace(fault.model, "bad", layout.ranks,
+            with(fault.bad, with(layout.flags, {"--deterministic"})));
       std::string said = Difference({"diff", Path("good"), Path("bad")});
       said = said.substr(0, said.find("; their configurations"));
       EXPECT_EQ(said.find(fault.expected), 0u) << said;
@@ -312,8 +331,23 @@ TEST_F(DebuggingTest, RunsOfTwoLayoutsPartAtAnElementOfTheWhole) {
       EXPECT_NE(line.find(" and 0.75 in " + Path("bad") + "; 1 of 256 elements differ"),
                 std::string::npos)
           << line;
+    } else {
+      EXPECT_NE(line.find("; no gradient differs"), std::string::npos) << line;
     }
   }
+}
+
+// Two orders of a sum over 16 micro-batches round otherwise: here by two ranks, of which each has a
+// half of the optimizer and of the gradients.
+TEST_F(DebuggingTest, AGradientOfTwoLayoutsIsNamedByItsElement) {
+  Trace("gpt-tiny", "one", 1, {"--lr", "1e-3", "--gradient-accumulation-steps", "16"});
+  Trace("gpt-tiny", "two", 2,
+        {"--lr", "1e-3", "--gradient-accumulation-steps", "8", "--zero", "2"});
+  const std::string line = Difference({"diff", Path("one"), Path("two")});
+  EXPECT_EQ(line.find("step 1: "), 0u) << line;
+  const size_t gradient = line.find("; the gradient of transformer.");
+  ASSERT_NE(gradient, std::string::npos) << line;
+  EXPECT_NE(line.find(": element [", gradient), std::string::npos) << line;
 }
 
 TEST_F(DebuggingTest, FilesAndCheckpointsPartAtAnElement) {
@@ -340,6 +374,7 @@ TEST_F(DebuggingTest, FilesAndCheckpointsPartAtAnElement) {
   for (const std::string text : {"", "{", "a line of text, and no weights\n", "{\"step\": 2}"}) {
     ExpectError({"diff", a, Write("text.txt", text)}, 2, "text.txt: holds no weights; ");
     ExpectError({"diff", Path("text.txt"), a}, 2, "text.txt: holds no weights; ");
+    ExpectError({"diff", a, Write("text.bin", text)}, 2, "text.bin: holds no weights; ");
     ExpectError({"diff", Path("one") + "/model", Path("text.txt")}, 2,
                 "text.txt: holds no weights");
   }

@@ -272,6 +272,12 @@ Difference OperationDifference(const Run& a, const Run& b, int64_t step, bool* c
   return {};
 }
 
+TracedTensor GradientsIn(const Run& run, int64_t step) {
+  const std::string& norm = run.steps.at(step).front().grad_norm;
+  return TensorIn(TracedTensor::Kind::kGradients, run, step, 0,
+                  std::bit_cast<uint64_t>(std::strtod(norm.c_str(), nullptr)));
+}
+
 Difference NumberDifference(const Run& a, const Run& b, int64_t step) {
   const RankStep& x = a.steps.at(step).front();
   const RankStep& y = b.steps.at(step).front();
@@ -282,12 +288,8 @@ Difference NumberDifference(const Run& a, const Run& b, int64_t step) {
   if (x.loss != y.loss) return differ("the loss", x.loss, y.loss);
   if (x.grad_norm == y.grad_norm) return {};
   Difference found = differ("the norm of the gradients", x.grad_norm, y.grad_norm);
-  const auto gradients = [&](const Run& run, const std::string& norm) {
-    return TensorIn(TracedTensor::Kind::kGradients, run, step, 0,
-                    std::bit_cast<uint64_t>(std::strtod(norm.c_str(), nullptr)));
-  };
-  found.in_a = gradients(a, x.grad_norm);
-  found.in_b = gradients(b, y.grad_norm);
+  found.in_a = GradientsIn(a, step);
+  found.in_b = GradientsIn(b, step);
   return found;
 }
 
@@ -328,6 +330,10 @@ StatusOr<TraceComparison> CompareTraces(const std::string& path_a, const std::st
     result.difference = Concat(begins ? "before step " : "step ", begins ? step + 1 : step, ": ",
                                is_state && !begins ? "after the update " : "", found.text);
     result.configurations = ConfigurationDifference(a, b);
+    if (is_state && !begins && found.in_a) {
+      result.gradients_in_a = GradientsIn(a, step);
+      result.gradients_in_b = GradientsIn(b, step);
+    }
     result.in_a = std::move(found.in_a);
     result.in_b = std::move(found.in_b);
     return result;

@@ -30,6 +30,9 @@ struct TraceComparison {
   // The two tensors that differ, or the gradients whose norms do; neither, where something else
   // differs or only one run has it.
   std::optional<TracedTensor> in_a, in_b;
+  // Where a tensor differs after an update: the gradients of the step, which may differ although
+  // their norms do not.
+  std::optional<TracedTensor> gradients_in_a, gradients_in_b;
   int64_t steps = 0;                // that were compared
   bool operations_compared = true;  // of all steps
 };

@@ -2,27 +2,33 @@
 // Faults of one rank of a layout: a weight that begins otherwise, a gradient that comes otherwise,
 // a learning rate. The comparison with a run of one rank names the step and the tensor, and the
 // element by its index in the whole tensor.
+#include <bit>
+#include <cstdlib>
+#include <fstream>
+
 #include "autograd/autograd.h"
 #include "train/testing/traced_runs.h"
+#include "train/trace/digest_trace.h"
 
 namespace tessera::train {
 namespace {
 
-// Cut along both of its dims by the layouts below: [in, out], split by columns and by stages.
-constexpr char kWeight[] = "transformer.h.1.mlp.c_fc.weight";
+// Of the last block, so that the last stage of a pipeline has it; tensor-parallel ranks cut it.
+constexpr char kWeight[] = "transformer.h.3.mlp.c_fc.weight";
 
 struct Layout {
   const char* name;
   int ranks;
   void (*apply)(RunConfig* config);
   bool shards_parameters = false;
+  bool same_bits = true;  // as one rank gives
 };
 
 const Layout kLayouts[] = {
     {"tp", 2, [](RunConfig* c) { c->tp = 2; }},
     {"tp and sequences", 2, [](RunConfig* c) { c->tp = 2, c->sequence_parallel = true; }},
     {"pp", 2, [](RunConfig* c) { c->pp = 2; }},
-    {"cp", 2, [](RunConfig* c) { c->cp = 2; }},
+    {"cp", 2, [](RunConfig* c) { c->cp = 2; }, /*shards_parameters=*/false, /*same_bits=*/false},
     {"dp", 2, [](RunConfig* c) { c->gradient_accumulation_steps = 1; }},
     {"zero 1", 2, [](RunConfig* c) { c->gradient_accumulation_steps = 1, c->zero = 1; }},
     {"zero 2", 2, [](RunConfig* c) { c->gradient_accumulation_steps = 1, c->zero = 2; }},
@@ -120,6 +126,7 @@ TEST_F(PlantedLayoutsTest, AWeightThatBeginsOtherwiseIsNamed) {
 TEST_F(PlantedLayoutsTest, AGradientThatComesOtherwiseIsNamed) {
   Run(Base("good"));
   for (const Layout& layout : kLayouts) {
+    if (!layout.same_bits) continue;  // the loss differs before
     SCOPED_TRACE(layout.name);
     const RunConfig config = BadRun(layout);
     const int64_t passes = config.gradient_accumulation_steps;
@@ -147,9 +154,43 @@ TEST_F(PlantedLayoutsTest, AGradientThatComesOtherwiseIsNamed) {
   }
 }
 
+// Without a fault every layout gives the gradients of one rank, all of them and whole.
+TEST_F(PlantedLayoutsTest, GradientsAreThoseOfOneRank) {
+  const RunConfig good = Base("good");
+  Run(good);
+  const std::vector<nlohmann::json> rows = [&] {
+    std::ifstream in(DigestFile(good.out, 0));
+    std::vector<nlohmann::json> all;
+    for (std::string line; std::getline(in, line);) all.push_back(nlohmann::json::parse(line));
+    return all;
+  }();
+  const std::string norm = rows.at(2)["grad_norm"];  // the first row is that of the start
+  TracedTensor wanted = {.kind = TracedTensor::Kind::kGradients,
+                         .step = 2,
+                         .digest = std::bit_cast<uint64_t>(std::strtod(norm.c_str(), nullptr))};
+  const auto x = Retake(good.out, wanted);
+  ASSERT_TRUE(x.ok()) << Message(x.status());
+  ASSERT_EQ(x->size(), 52u);
+  EXPECT_EQ(x->front().name, "transformer.ln_f.bias");
+  for (const Layout& layout : kLayouts) {
+    if (!layout.same_bits) continue;
+    SCOPED_TRACE(layout.name);
+    const RunConfig config = BadRun(layout);
+    Run(config, layout.ranks);
+    wanted.ranks = layout.ranks;
+    const auto y = Retake(config.out, wanted);
+    ASSERT_TRUE(y.ok()) << Message(y.status());
+    EXPECT_EQ(y->size(), x->size());
+    EXPECT_EQ(FirstOf(*x, *y), "no difference");
+  }
+  wanted.digest ^= 1;
+  EXPECT_TRUE(Retake(BadRun(kLayouts[0]).out, wanted)->empty());
+}
+
 TEST_F(PlantedLayoutsTest, ALearningRateOfOneStepIsNamed) {
   Run(Base("good"));
   for (const Layout& layout : kLayouts) {
+    if (!layout.same_bits) continue;
     SCOPED_TRACE(layout.name);
     const PlantedFault fault = {
         .learning_rate = [](int64_t step, int64_t) { return step == 2 ? 2e-3 : 1e-3; }};

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/file.h"
+#include "base/options.h"
 #include "core/thread_communicator.h"
 #include "train/foreign/run_keys.h"
 #include "train/ranks/run_on_ranks.h"
@@ -91,7 +92,10 @@ StatusOr<std::vector<RetakenTensor>> Retake(const std::string& out, const Traced
   TESSERA_RETURN_IF_ERROR(ReadRunConfig(JoinPath(out, "config.json"), &config));
   config.out = out;
   // Whole gradients have the same bits as cut ones, or another norm, which shows it.
-  if (wanted.kind == TracedTensor::Kind::kGradients) static_cast<ZeroConfig&>(config) = {};
+  if (wanted.kind == TracedTensor::Kind::kGradients) {
+    for (const Option& option : ZeroConfig::Table().options()) config.Unset(option.key);
+    config.Unset("env_type");  // it may ask for zero
+  }
   std::mutex mutex;
   Status status;
   std::map<int, std::vector<TensorPart>> taken;  // by rank
