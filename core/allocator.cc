@@ -16,6 +16,7 @@
 #include "base/error.h"
 #include "core/control_groups.h"
 #include "core/execution_context.h"
+#include "core/memory_use.h"
 
 namespace tessera {
 namespace {
@@ -59,28 +60,14 @@ class CountingAllocator : public Allocator {
 
   void* Allocate(size_t bytes) override {
     if (bytes == 0) return nullptr;
-    if (bytes > kLargestBlock) {
-      throw OutOfMemoryError(name_, Concat("asked for ", bytes, " bytes"));
-    }
-    const size_t size = SizeClass(bytes);
     std::lock_guard<std::mutex> lock(mutex_);
-    if (limit_ > 0 && stats_.current_bytes + static_cast<int64_t>(size) > limit_) {
-      throw OutOfMemoryError(name_, Concat("asked for ", size, " bytes with ", stats_.current_bytes,
-                                           " in use and a limit of ", limit_));
-    }
-    void* pointer = Obtain(size);
-    stats_.current_bytes += static_cast<int64_t>(size);
-    stats_.peak_bytes = std::max(stats_.peak_bytes, stats_.current_bytes);
-    ++stats_.allocations;
-    return pointer;
+    return AllocateLocked(bytes);
   }
 
   void Free(void* pointer, size_t bytes) override {
     if (bytes == 0) return;
-    const size_t size = SizeClass(bytes);
     std::lock_guard<std::mutex> lock(mutex_);
-    stats_.current_bytes -= static_cast<int64_t>(size);
-    GiveBack(pointer, size);
+    FreeLocked(pointer, bytes);
   }
 
   AllocatorStats stats() const override {
@@ -97,7 +84,27 @@ class CountingAllocator : public Allocator {
   }
 
  protected:
-  // Called with the lock held.
+  // All of these are called with the lock held.
+  void* AllocateLocked(size_t bytes) {
+    if (bytes > kLargestBlock) {
+      throw OutOfMemoryError(name_, Concat("asked for ", bytes, " bytes"));
+    }
+    const size_t size = SizeClass(bytes);
+    if (limit_ > 0 && stats_.current_bytes + static_cast<int64_t>(size) > limit_) {
+      throw OutOfMemoryError(name_, Concat("asked for ", size, " bytes with ", stats_.current_bytes,
+                                           " in use and a limit of ", limit_));
+    }
+    void* pointer = Obtain(size);
+    stats_.current_bytes += static_cast<int64_t>(size);
+    stats_.peak_bytes = std::max(stats_.peak_bytes, stats_.current_bytes);
+    ++stats_.allocations;
+    return pointer;
+  }
+  void FreeLocked(void* pointer, size_t bytes) {
+    const size_t size = SizeClass(bytes);
+    stats_.current_bytes -= static_cast<int64_t>(size);
+    GiveBack(pointer, size);
+  }
   virtual void* Obtain(size_t size) = 0;
   virtual void GiveBack(void* pointer, size_t size) = 0;
 
@@ -267,15 +274,79 @@ class CpuAllocator final : public CountingAllocator {
   std::unordered_map<void*, size_t> larger_;  // blocks in use that are larger than was asked
 };
 
-// Hands out no memory: a storage on meta has a null pointer and counted bytes.
+// What tensors that this thread makes are for.
+constinit thread_local MemoryUse memory_use = MemoryUse::kOther;
+
+// Hands out no memory: a storage on meta has a null pointer and counted bytes. Storages get their
+// bytes through `Of` a use, and give them back there, so that a null pointer need not say whose
+// they are.
 class MetaAllocator final : public CountingAllocator {
  public:
   explicit MetaAllocator(const char* name) : CountingAllocator(name) {}
   void ReleaseCached() override {}
 
+  // Of kernels, which ask without a storage.
+  void* Allocate(size_t bytes) override { return AllocateFor(MemoryUse::kWorkspace, bytes); }
+  void Free(void* pointer, size_t bytes) override {
+    FreeFor(MemoryUse::kWorkspace, pointer, bytes);
+  }
+  void ResetPeak() override {
+    std::lock_guard<std::mutex> lock(mutex_);
+    stats_.peak_bytes = stats_.current_bytes;
+    uses_.at_peak = uses_.current;
+  }
+
+  Allocator& Of(MemoryUse use) { return parts_[static_cast<size_t>(use)]; }
+  MetaBytes uses() const {
+    std::lock_guard<std::mutex> lock(mutex_);
+    return uses_;
+  }
+
  protected:
   void* Obtain(size_t) override { return nullptr; }
   void GiveBack(void*, size_t) override {}
+
+ private:
+  // The allocator, for one use.
+  class Part final : public Allocator {
+   public:
+    Part(MetaAllocator* whole, MemoryUse use) : whole_(*whole), use_(use) {}
+    void* Allocate(size_t bytes) override { return whole_.AllocateFor(use_, bytes); }
+    void Free(void* pointer, size_t bytes) override { whole_.FreeFor(use_, pointer, bytes); }
+    size_t RoundedSize(size_t bytes) const override { return whole_.RoundedSize(bytes); }
+    void ReleaseCached() override {}
+    AllocatorStats stats() const override { return whole_.stats(); }
+    void ResetPeak() override { whole_.ResetPeak(); }
+    void SetLimit(int64_t bytes) override { whole_.SetLimit(bytes); }
+
+   private:
+    MetaAllocator& whole_;
+    const MemoryUse use_;
+  };
+
+  void* AllocateFor(MemoryUse use, size_t bytes) {
+    if (bytes == 0 || use == MemoryUse::kShape) return nullptr;
+    std::lock_guard<std::mutex> lock(mutex_);
+    const int64_t peak = stats_.peak_bytes;
+    void* const pointer = AllocateLocked(bytes);
+    AddTo(use, static_cast<int64_t>(SizeClass(bytes)));
+    if (stats_.peak_bytes > peak) uses_.at_peak = uses_.current;
+    return pointer;
+  }
+  void FreeFor(MemoryUse use, void* pointer, size_t bytes) {
+    if (bytes == 0 || use == MemoryUse::kShape) return;
+    std::lock_guard<std::mutex> lock(mutex_);
+    FreeLocked(pointer, bytes);
+    AddTo(use, -static_cast<int64_t>(SizeClass(bytes)));
+  }
+  void AddTo(MemoryUse use, int64_t bytes) {
+    if (use == MemoryUse::kBucket) uses_.current.buckets += bytes;
+    if (use == MemoryUse::kWorkspace) uses_.current.workspaces += bytes;
+  }
+
+  MetaBytes uses_;
+  std::array<Part, 4> parts_ = {Part(this, MemoryUse::kOther), Part(this, MemoryUse::kBucket),
+                                Part(this, MemoryUse::kWorkspace), Part(this, MemoryUse::kShape)};
 };
 
 // Never destroyed: tensors with static storage duration may be freed after any static destructor.
@@ -287,13 +358,14 @@ Allocator* FindCpu(const Device& device) {
   static CpuAllocator* cpu = new CpuAllocator("cpu allocator");
   return device.is_host() ? &HostAllocator() : cpu;
 }
-Allocator* FindMeta(const Device& device) {
+MetaAllocator& MetaOf(const Device& device) {
   static MetaAllocator* cpu = new MetaAllocator("meta allocator");
   static MetaAllocator* cuda = new MetaAllocator("meta allocator");
   static MetaAllocator* host = new MetaAllocator("meta host allocator");
-  if (device.target == DeviceType::kCuda) return cuda;
-  return device.index == Device::Host().index ? host : cpu;
+  if (device.target == DeviceType::kCuda) return *cuda;
+  return device.index == Device::Host().index ? *host : *cpu;
 }
+Allocator* FindMeta(const Device& device) { return &MetaOf(device); }
 
 std::atomic<Allocator::Finder>& FinderFor(DeviceType type) {
   static std::atomic<Allocator::Finder> finders[kNumDeviceTypes] = {FindCpu, nullptr, FindMeta};
@@ -318,6 +390,7 @@ Allocator& Allocator::For(const Device& device) {
 }
 
 Allocator& Allocator::Current(const Device& device) {
+  if (device.is_meta()) return MetaOf(device).Of(memory_use);
   Allocator* const own = ExecutionContext::Current().cpu_allocator;
   return own != nullptr && device == Device::Cpu() ? *own : For(device);
 }
@@ -328,6 +401,14 @@ std::unique_ptr<Allocator> Allocator::MakeCpu(const char* name) {
 
 std::unique_ptr<Allocator> Allocator::MakeCpu(const char* name, const HostMemory& memory) {
   return std::make_unique<CpuAllocator>(name, memory);
+}
+
+MemoryUseScope::MemoryUseScope(MemoryUse use) : before_(memory_use) { memory_use = use; }
+MemoryUseScope::~MemoryUseScope() { memory_use = before_; }
+
+MetaBytes MetaBytesOf(const Device& device) {
+  TESSERA_CHECK(device.is_meta(), "memory_use", device, " does not tell uses apart");
+  return MetaOf(device).uses();
 }
 
 }  // namespace tessera

@@ -78,7 +78,9 @@ Status RunPlan(const CLI::App& command, const PlanFlags& flags, WrittenNames* na
   if (!flags.fit.empty()) return Fit(run.config, options, flags, machine);
   TESSERA_ASSIGN_OR_RETURN(const train::Plan plan, train::MakePlan(run.config, options));
   nlohmann::ordered_json json = plan.ToJson();
-  std::string text = plan.Table();
+  std::optional<int64_t> devices_per_node;
+  if (machine) devices_per_node = machine->devices_per_node;
+  std::string text = plan.Table(devices_per_node);
   if (machine) {
     const StatusOr<train::StepTime> time = train::TimeOf(plan, *machine);
     if (!time.ok()) {

@@ -35,6 +35,15 @@ std::pair<int64_t, int64_t> SizeOf(const data::Batch& batch) {
   return {bytes, batch.targets};
 }
 
+// Micro-batches of the first step where a second one follows: it is there for what it makes, which
+// the second finds. Each stage has some of them; schedules and balanced sums can divide them as
+// they divide the step's.
+int64_t MicroBatchesToBegin(const RunConfig& config) {
+  int64_t count = config.accumulation_steps();
+  while (count % 2 == 0 && count / 2 >= 2 * config.pp && count / 2 % config.pp == 0) count /= 2;
+  return count;
+}
+
 // On the CPU batches come from the model's own allocator; on a GPU they lie in host memory.
 bool HoldsData(const models::Model& model) {
   return model.build().device.target == DeviceType::kCpu;
@@ -95,6 +104,12 @@ Status Trainer::RehearseStep(int64_t like, const std::function<void(RunPhase pha
         {.step = like, .micro_batch = m++, .rank = mesh_.data_rank(), .world = mesh_.data_ranks()});
   });
   TESSERA_RETURN_IF_ERROR(step.status);
+  if (state_.step == 0 && state_.total_steps > 1) {
+    const auto begin = static_cast<size_t>(MicroBatchesToBegin(config_));
+    step.batches.resize(begin);
+    step.targets.resize(begin);
+    if (!step.divisors.empty()) step.divisors.resize(begin);
+  }
   std::vector<models::Bundle> ahead;
   if (HoldsData(model_)) {
     ahead = BatchesAhead(step.batches[0]);
@@ -126,7 +141,6 @@ Status Trainer::RehearseEvaluation() {
 
 Status Trainer::RehearseSave() {
   TESSERA_RETURN_IF_ERROR(CheckWeights());
-  if (!config_.adapter.empty()) return OkStatus();  // small, and made of numbers
   return SaveModel(JoinPath(config_.out, "model"), /*tokenizer=*/nullptr);
 }
 

@@ -84,8 +84,16 @@ class CountedGroup final : public Communicator {
       const int64_t elements = t.numel() - counts[static_cast<size_t>(rank())];
       return elements * static_cast<int64_t>(DTypeSize(t.dtype()));
     };
-    const Waiting waiting =
-        Count(CommKind::kAllToAll, in, others(in, send_counts), others(out, receive_counts));
+    std::vector<int64_t> sent_to;
+    for (const int64_t count : send_counts) {
+      sent_to.push_back(count * static_cast<int64_t>(DTypeSize(in.dtype())));
+    }
+    sent_to[static_cast<size_t>(rank())] = 0;
+    const Waiting waiting = Count({.kind = CommKind::kAllToAll,
+                                   .payload = in.nbytes(),
+                                   .sent = others(in, send_counts),
+                                   .received = others(out, receive_counts),
+                                   .sent_to = std::move(sent_to)});
     return group_->AllToAll(out, receive_counts, in, send_counts);
   }
   CommHandlePtr Send(const Tensor& t, int destination, int tag) override {

@@ -56,6 +56,8 @@ struct CommCall {
   int64_t payload = 0;
   int64_t sent = 0;
   int64_t received = 0;
+  // Of an all-to-all: bytes to each rank of the group, none to the rank itself.
+  std::vector<int64_t> sent_to = {};
   friend bool operator==(const CommCall&, const CommCall&) = default;
 };
 std::ostream& operator<<(std::ostream& out, const CommCall& call);

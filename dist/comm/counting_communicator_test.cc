@@ -105,16 +105,19 @@ TEST(CountingCommunicatorTest, BytesOfUnequalChunks) {
     group->AllToAll(of(9), {2, 4, 3}, of(11), {0, 4, 7})->Wait();
     group->AllToAll(of(5), {5, 0, 0}, of(0), {0, 0, 0})->Wait();  // receives only
     group->AllToAll(of(0), {0, 0, 0}, of(4), {1, 0, 3})->Wait();  // sends only
-    const auto call = [](int64_t payload, int64_t sent, int64_t received) {
+    const auto call = [](int64_t payload, int64_t sent, int64_t received,
+                         const std::vector<int64_t>& sent_to) {
       return CommCall{.kind = CommKind::kAllToAll,
                       .group = "ep",
                       .ranks = 3,
                       .payload = payload,
                       .sent = sent,
-                      .received = received};
+                      .received = received,
+                      .sent_to = sent_to};
     };
     EXPECT_EQ(record->calls(),
-              (std::vector<CommCall>{call(22, 14, 10), call(0, 0, 10), call(8, 8, 0)}));
+              (std::vector<CommCall>{call(22, 14, 10, {0, 0, 14}), call(0, 0, 10, {0, 0, 0}),
+                                     call(8, 8, 0, {2, 0, 6})}));
     EXPECT_THROW(group->AllToAll(of(9), {2, 4, 3}, of(11), {4, 4, 4}), Error);
     EXPECT_EQ(record->calls().size(), 3u);
   }

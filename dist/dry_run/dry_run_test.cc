@@ -39,6 +39,36 @@ TEST(RankMeterTest, TellsTheBytesOfThreadsApart) {
   }
 }
 
+// Buckets of a rank at its own peak, whatever the others hold meanwhile.
+TEST(RankMeterTest, TellsTheUsesOfThreadsApart) {
+  const Device meta = Device::Meta();
+  MeasureRanks(3, {meta, Device::Cpu()},
+               [&](const Group& world, const std::shared_ptr<RankMeter>& meter) {
+                 const int64_t unit = 4096 * (world->rank() + 1);
+                 const auto bucket = [&](int64_t bytes) {
+                   const MemoryUseScope use(MemoryUse::kBucket);
+                   return Empty({bytes}, DType::kUInt8, meta);
+                 };
+                 const Tensor kept = bucket(unit);
+                 world->Barrier();
+                 {
+                   const Tensor more = bucket(2 * unit);
+                   world->Barrier();
+                   const Tensor other = Empty({5 * unit}, DType::kUInt8, meta);
+                   world->Barrier();
+                 }
+                 world->Barrier();
+                 { const Tensor less = bucket(4 * unit); }
+                 world->Barrier();
+                 EXPECT_EQ(meter->peak_bytes(meta), 8 * unit);
+                 EXPECT_EQ(meter->peak_uses(meta), (UseBytes{.buckets = 3 * unit}));
+                 meter->ResetPeaks();
+                 world->Barrier();
+                 EXPECT_EQ(meter->peak_uses(meta), (UseBytes{.buckets = unit}));
+                 EXPECT_EQ(meter->peak_uses(Device::Cpu()), UseBytes{});
+               });
+}
+
 TEST(RankMeterTest, ARankThatFailsEndsTheOthers) {
   EXPECT_THROW(MeasureRanks(3, {Device::Cpu()},
                             [](const Group& world, const std::shared_ptr<RankMeter>&) {

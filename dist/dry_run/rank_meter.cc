@@ -31,6 +31,14 @@ class RankMeter::Turns {
   bool taken_ = false;
 };
 
+namespace {
+
+MetaBytes UsesOf(const Device& device) {
+  return device.is_meta() ? MetaBytesOf(device) : MetaBytes{};
+}
+
+}  // namespace
+
 RankMeter::RankMeter(std::shared_ptr<Turns> turns, const std::vector<Device>& devices)
     : turns_(std::move(turns)) {
   for (const Device& device : devices) uses_.push_back({.device = device});
@@ -53,10 +61,17 @@ int64_t RankMeter::peak_bytes(const Device& device) const {
   return std::max(use.peak, use.current + Allocator::For(device).stats().peak_bytes - use.total);
 }
 
+UseBytes RankMeter::peak_uses(const Device& device) const {
+  const Use& use = UseOf(device);
+  const bool in_turn = peak_bytes(device) > use.peak;
+  return in_turn ? use.current_uses + UsesOf(device).at_peak - use.total_uses : use.peak_uses;
+}
+
 void RankMeter::ResetPeaks() {
   for (Use& use : uses_) {
     Allocator::For(use.device).ResetPeak();
     use.peak = current_bytes(use.device);
+    use.peak_uses = use.current_uses + UsesOf(use.device).current - use.total_uses;
   }
 }
 
@@ -66,12 +81,15 @@ void RankMeter::BeginTurn() {
     Allocator& allocator = Allocator::For(use.device);
     allocator.ResetPeak();
     use.total = allocator.stats().current_bytes;
+    use.total_uses = UsesOf(use.device).current;
   }
 }
 
 void RankMeter::EndTurn() {
   for (Use& use : uses_) {
+    use.peak_uses = peak_uses(use.device);
     use.peak = peak_bytes(use.device);
+    use.current_uses = use.current_uses + UsesOf(use.device).current - use.total_uses;
     use.current = current_bytes(use.device);
   }
   turns_->Give();

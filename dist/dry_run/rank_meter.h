@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "core/device.h"
+#include "core/memory_use.h"
 #include "dist/comm/counting_communicator.h"
 #include "dist/mesh/mesh.h"
 
@@ -35,6 +36,8 @@ class RankMeter final : public CommRecord {
   // most of them since the beginning or ResetPeaks. During this rank's turn.
   int64_t current_bytes(const Device& device) const;
   int64_t peak_bytes(const Device& device) const;
+  // Of peak_bytes on a device on meta: buckets and workspaces that were live then (none of others).
+  UseBytes peak_uses(const Device& device) const;
   void ResetPeaks();
 
   void BeginTurn();
@@ -46,6 +49,9 @@ class RankMeter final : public CommRecord {
     int64_t current = 0;  // when the turn began
     int64_t peak = 0;     // until then
     int64_t total = 0;    // of all ranks, when the turn began
+    UseBytes current_uses = {};
+    UseBytes peak_uses = {};
+    UseBytes total_uses = {};
   };
   void BeforeWaiting() override { EndTurn(); }
   void AfterWaiting() override { BeginTurn(); }

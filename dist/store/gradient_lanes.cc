@@ -6,6 +6,7 @@
 
 #include "autograd/autograd.h"
 #include "base/error.h"
+#include "core/memory_use.h"
 #include "dist/store/flat_bucket.h"
 #include "dist/store/zero_options.h"
 
@@ -110,8 +111,11 @@ void GradientLanes::Arm(size_t l) {
   }
 }
 
+// The lane is a buffer where the rank's gradients lie elsewhere: in shares, or beside it.
 const Tensor& GradientLanes::ObtainWhole(Lane& lane) {
   if (lane.whole.defined()) return lane.whole;
+  const bool holds_gradients = options_.in_place && lane.layout.accumulates;
+  const MemoryUseScope use(holds_gradients ? MemoryUse::kOther : MemoryUse::kBucket);
   const LaneLayout& layout = lane.layout;
   lane.whole = Empty({layout.elements}, layout.dtype, layout.device);
   // What rounds the lane up travels too.
@@ -215,17 +219,23 @@ void GradientLanes::Send(Lane& lane) {
   const Device& device = lane.layout.device;
   Communicator& group = *lane.layout.group;
   if (options_.deterministic) {
+    const MemoryUseScope use(MemoryUse::kBucket);
     lane.received = Empty({elements}, lane.layout.dtype, device);
     lane.travelling = group.AllToAll(lane.received, lane.whole);
     return;
   }
   const DType dtype = options_.communication_dtype.value_or(lane.layout.dtype);
+  const MemoryUseScope use(MemoryUse::kBucket);
   lane.sent = dtype == lane.layout.dtype ? lane.whole : CastCopy(lane.whole, dtype);
   if (ComesWhole(lane)) {
     lane.received = lane.sent;
     lane.travelling = group.AllReduce(lane.received, ReduceOp::kSum);
     return;
   }
+  // The first sum that arrives becomes the rank's share, to which later ones are added.
+  const LaneLayout& layout = lane.layout;
+  const bool stays = dtype == layout.dtype && !layout.accumulates && MicroBatchOf(lane) == 0;
+  const MemoryUseScope share(stays ? MemoryUse::kOther : MemoryUse::kBucket);
   lane.received = Empty({elements / group.size()}, dtype, device);
   lane.travelling = group.ReduceScatter(lane.received, lane.sent, ReduceOp::kSum);
 }

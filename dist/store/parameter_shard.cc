@@ -6,6 +6,7 @@
 
 #include "autograd/autograd.h"
 #include "base/error.h"
+#include "core/memory_use.h"
 #include "dist/store/host_memory.h"
 
 namespace tessera::dist {
@@ -55,6 +56,7 @@ std::string ParameterShard::WhyReleased(const Storage& storage) const {
 
 void ParameterShard::Acquire() {
   if (++holders_ > 1) return;
+  const MemoryUseScope use(MemoryUse::kBucket);
   whole_ = Empty({elements_}, share_.dtype(), device_);
   Gather();
 }
@@ -66,12 +68,14 @@ void ParameterShard::AcquireToOverwrite() {
     return;
   }
   ++holders_;
+  const MemoryUseScope use(MemoryUse::kBucket);
   whole_ = Zeros({elements_}, share_.dtype(), device_);
   Lend();
 }
 
 void ParameterShard::Gather() {
   const NoGrad no_grad;
+  const MemoryUseScope use(MemoryUse::kBucket);
   if (owner_ >= 0) {
     if (group_->rank() == owner_) CopyInto(whole_, share_);
     travelling_ = group_->Broadcast(whole_, owner_);

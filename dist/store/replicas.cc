@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "autograd/autograd.h"
+#include "core/memory_use.h"
 #include "optim/parameter.h"
 
 namespace tessera::dist {
@@ -54,6 +55,7 @@ void SumPartialGradients(const std::vector<nn::Parameter*>& parameters) {
     message->grads.push_back(grad);
   }
   for (const Message& message : messages) {
+    const MemoryUseScope use(MemoryUse::kBucket);
     int64_t elements = 0;
     for (const Tensor& grad : message.grads) elements += grad.numel();
     const Tensor flat = Empty({elements}, message.dtype, message.grads[0].device());

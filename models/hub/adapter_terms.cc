@@ -5,6 +5,7 @@
 #include <cmath>
 #include <set>
 
+#include "core/memory_use.h"
 #include "models/family.h"
 #include "models/hub/match_entries.h"
 #include "nlohmann/json.hpp"
@@ -205,6 +206,7 @@ std::vector<TiedParameters> TiesOf(Model& model) {
 }
 
 StatusOr<std::unique_ptr<Model>> WholeShape(const Model& model) {
+  const MemoryUseScope use(MemoryUse::kShape);
   nn::BuildContext dry;
   dry.dtype = model.build().dtype;
   dry.device = Device::Meta();

@@ -189,7 +189,8 @@ Tensor CollectPrefix(const AttachedPrefix& prefix, const PrefixTuningConfig& con
                                 wide(prefix.encoder + ".transform.0.weight"),
                                 wide(prefix.encoder + ".transform.0.bias"));
   }
-  const Tensor all = Zeros({config.num_virtual_tokens, 2 * *config.num_layers * features}, dtype);
+  const Tensor all = Zeros({config.num_virtual_tokens, 2 * *config.num_layers * features}, dtype,
+                           values.begin()->second.device());
   for (const AttachedPrefix::Layer& layer : prefix.layers) {
     int64_t slot = layer.slot;
     for (const char* half : {kKey, kValue}) {

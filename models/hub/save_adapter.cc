@@ -72,7 +72,8 @@ std::vector<SavedParameter> SavedParametersOf(const AttachedAdapter& adapter,
   return saved;
 }
 
-// On the CPU and contiguous, in memory of its own: what is gathered goes with the next one.
+// On the CPU and contiguous, in memory of its own: what is gathered goes with the next one. A dry
+// run's copy is on meta, where it imitates the CPU.
 StatusOr<Tensor> WholeOf(nn::Parameter& p, const SaveAdapterOptions& options) {
   Tensor found = p.tensor.Detach();
   if (options.gather != nullptr) {
@@ -80,7 +81,7 @@ StatusOr<Tensor> WholeOf(nn::Parameter& p, const SaveAdapterOptions& options) {
   } else if (!p.placement.is_whole()) {
     return InvalidArgument("parameter '", p.name, "' is a shard: gathering a model is dist/'s");
   }
-  const Tensor here = CopyTo(found, Device::Cpu());
+  const Tensor here = CopyTo(found, found.device().is_meta() ? Device::Meta() : Device::Cpu());
   return CastCopy(here, here.dtype());
 }
 
@@ -134,10 +135,12 @@ Status SavePrefix(Model& whole, const AdapterConfig& config, const AttachedPrefi
   for (nn::Parameter* p : prefix.parameters) {
     if (p->tied_to != nullptr) continue;
     TESSERA_ASSIGN_OR_RETURN(const Tensor found, WholeOf(*p, options));
-    if (options.write) values[p->name] = found;
+    // A dry run takes every rank for the one that writes.
+    if (options.write || found.device().is_meta()) values[p->name] = found;
   }
-  if (!options.write) return OkStatus();
+  if (values.empty()) return OkStatus();
   const Tensor numbers = CollectPrefix(prefix, *held.prefix, values);
+  if (!options.write) return OkStatus();
   const Shape& shape = numbers.shape();
   return WriteFolder(
       folder, held.ToJson(/*fan_in_fan_out=*/false),

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "autograd/autograd.h"
+#include "core/memory_use.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/elementwise/elementwise_kernel.h"
 #include "ops/matmul/matmul_kernel.h"
@@ -187,6 +188,7 @@ ProductFactor::ProductFactor(const Tensor& b) : b_(b) {
   PackArgs args{b.size(1), b.size(0), b.dtype(), b.raw_data(), b.stride(0), b.stride(1), nullptr};
   const size_t bytes = pack_kernel.WorkspaceBytes(b.device().target, args);
   if (bytes == 0) return;
+  const MemoryUseScope use(MemoryUse::kWorkspace);
   packed_ = Empty({static_cast<int64_t>(bytes)}, DType::kUInt8, b.device());
   args.packed = packed_.raw_data();
   // On meta the workspace is counted already.

@@ -150,7 +150,6 @@ class Search {
         if (machine_) {
           TESSERA_ASSIGN_OR_RETURN(time, TimeOf(*plan, *machine_));
         }
-        for (RankPlan& rank : plan->ranks) rank.calls.clear();
         return FittedLayout{*std::move(plan), time};
       }
     }

@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "core/device.h"
+#include "core/memory_use.h"
 #include "data/preference/preference_dataset.h"
 #include "dist/checkpoint/checkpoint.h"
 #include "dist/checkpoint/rank_writer.h"
@@ -21,6 +22,7 @@
 #include "nn/router.h"
 #include "train/engine/engine_options.h"
 #include "train/plan/assumed_data.h"
+#include "train/plan/links.h"
 #include "train/ranks/rank_place.h"
 #include "train/run/run_setup.h"
 #include "train/trainer.h"
@@ -35,6 +37,8 @@ using nlohmann::ordered_json;
 // Throws, so that the stages that run beside this one end.
 void OrThrow(const Status& status) { TESSERA_CHECK(status.ok(), "plan", Message(status)); }
 
+constexpr char kStep[] = "step";
+
 const char* PhaseName(RunPhase phase) {
   switch (phase) {
     case RunPhase::kStart:
@@ -42,7 +46,7 @@ const char* PhaseName(RunPhase phase) {
     case RunPhase::kData:
     case RunPhase::kFirstStep:
     case RunPhase::kStep:
-      return "step";
+      return kStep;
     case RunPhase::kEvaluation:
       return "evaluation";
     case RunPhase::kSave:
@@ -61,6 +65,7 @@ struct WholeTensor {
 // What a rehearsal of a rank finds besides its plan.
 struct Rehearsed {
   RankPlan plan;
+  SentBytes sent;
   std::vector<dist::HeldPiece> pieces;
   std::map<std::string, WholeTensor> tensors;  // of the checkpoint
   std::vector<std::string> trained;            // parameters
@@ -130,6 +135,7 @@ class RankRehearsal {
 
   void EndPhase(const std::string& name) {
     int64_t& peak = found_.plan.peaks[name];
+    if (name == kStep && Peak() > peak) step_uses_ = meter_.peak_uses(device_);
     peak = std::max(peak, Peak());
     int64_t host = meter_.peak_bytes(dist::HostMemoryOf(device_));
     if (device_.target != DeviceType::kCpu) host += meter_.peak_bytes(Device::Cpu());
@@ -153,17 +159,21 @@ class RankRehearsal {
       held_ = meter_.current_bytes(device_);
     } else if (phase == RunPhase::kStep) {
       found_.tokens = trainer->state().tokens;
-      plan.calls = meter_.calls();
-      for (const dist::CommCall& call : plan.calls) {
-        if (call.ranks == 1) continue;
-        dist::CommTotals& totals = plan.communication[call.group];
-        ++totals.calls;
-        totals.payload += call.payload;
-        totals.sent += call.sent;
-        totals.received += call.received;
-      }
+      ReadCalls();
       ReadTensors(trainer->CheckpointTensors());
       meter_.ResetPeaks();
+    }
+  }
+
+  void ReadCalls() {
+    for (const dist::CommCall& call : meter_.calls()) {
+      if (call.ranks == 1) continue;
+      dist::CommTotals& totals = found_.plan.communication[call.group];
+      ++totals.calls;
+      totals.payload += call.payload;
+      totals.sent += call.sent;
+      totals.received += call.received;
+      AddCall(call, mesh_, &found_.sent);
     }
   }
 
@@ -186,8 +196,11 @@ class RankRehearsal {
     for (const auto& [name, peak] : plan.peaks) plan.peak_bytes = std::max(plan.peak_bytes, peak);
     StatusOr<EngineOptions> options = EngineOptionsOf(run_.setup->config, mesh_);
     OrThrow(options.status());
-    const int64_t held = plan.parameters_bytes + plan.states_bytes + plan.data_bytes;
-    const int64_t left = std::max<int64_t>(0, plan.peaks["step"] - held);
+    plan.buckets_bytes = step_uses_.buckets;
+    plan.workspaces_bytes = step_uses_.workspaces;
+    const int64_t held = plan.parameters_bytes + plan.states_bytes + plan.data_bytes +
+                         plan.buckets_bytes + plan.workspaces_bytes;
+    const int64_t left = std::max<int64_t>(0, plan.peaks[kStep] - held);
     plan.gradients_bytes = std::min(left, GradientBytes(model, mesh_, *options));
     plan.activations_bytes = left - plan.gradients_bytes;
   }
@@ -197,7 +210,8 @@ class RankRehearsal {
   RankMeter& meter_;
   const Device device_;
   Rehearsed found_;
-  int64_t held_ = 0;  // before the step under way
+  int64_t held_ = 0;    // before the step under way
+  UseBytes step_uses_;  // at the peak of the step
 };
 
 // --- All ranks -----------------------------------------------------------------------------------
@@ -275,11 +289,12 @@ std::vector<RankPlan> ListRanks(const AllRehearsed& all, const dist::MeshSizes& 
   std::vector<RankPlan> list;
   for (int rank = 0; rank < ranks; ++rank) {
     const dist::Mesh mesh(sizes, ranks, rank, dist::LoneRankCommunicator);
-    RankPlan plan = all.by_place
-                        .at({mesh.pp()->rank(), StandsFor(dp_places, mesh.dp()->rank()),
-                             StandsFor(tp_places, mesh.tp()->rank())})
-                        .plan;
+    const Rehearsed& found =
+        all.by_place.at({mesh.pp()->rank(), StandsFor(dp_places, mesh.dp()->rank()),
+                         StandsFor(tp_places, mesh.tp()->rank())});
+    RankPlan plan = found.plan;
     plan.axes = AxesOf(mesh);
+    plan.links = LinksOf(found.sent, mesh);
     list.push_back(std::move(plan));
   }
   return list;
@@ -393,6 +408,14 @@ StatusOr<Work> WorkPerToken(const json& model, int64_t tokens) {
 }
 
 }  // namespace
+
+int64_t RankPlan::SentBetweenNodes(int64_t devices_per_node) const {
+  int64_t bytes = 0;
+  for (const auto& [to, sent] : links) {
+    if (to / devices_per_node != axes.rank / devices_per_node) bytes += sent;
+  }
+  return bytes;
+}
 
 int64_t Plan::peak_bytes() const {
   int64_t peak = 0;

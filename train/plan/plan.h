@@ -3,12 +3,14 @@
 //
 //   TESSERA_ASSIGN_OR_RETURN(const Plan plan, MakePlan(config, {.ranks = 64, .cache = "tmp"}));
 //   plan.ranks[3].peak_bytes;                   // of rank 3's device
-//   plan.ranks[3].sent_bytes.at("tp");          // in one step
+//   plan.ranks[3].communication.at("tp").sent;  // in one step
+//   plan.ranks[3].links.at(2);                  // of that, to rank 2
 //
 // A plan is a rehearsal: PrepareRun's model, the trainer's engine, two of its steps, an evaluation
-// and saving run on `meta`, a rank at a time (Trainer::Rehearse, dist/dry_run/dry_run.h). So it
-// counts what the run's own code asks for, and no weights are allocated. On the CPU the peak is the
-// one that the run reports (`peak_bytes` of metrics.jsonl), within 0.1 %.
+// and saving run on `meta`, a rank at a time (Trainer::Rehearse, dist/dry_run/dry_run.h). The first
+// step has fewer micro-batches than the second where these are many. So a plan counts what the
+// run's own code asks for, and no weights are allocated. On the CPU the peak is the one that the
+// run reports (`peak_bytes` of metrics.jsonl), within 0.1 %.
 //
 // Data. Where the files of `config.data` are there, they are opened as the run opens them, and the
 // steps with the largest batches are rehearsed. Where they are not, as many tokens as a step takes
@@ -45,8 +47,9 @@ struct RankAxes {
 };
 
 // One rank. Bytes are as allocators count them, rounded up block by block. The first group is of
-// the device that computes: peak = parameters + gradients + states + data + activations wherever
-// the step has the peak.
+// the device that computes: peak = parameters + gradients + states + data + activations + buckets +
+// workspaces wherever the step has the peak. Buckets and workspaces are those of that moment
+// (core/memory_use.h).
 struct RankPlan {
   RankAxes axes;
   int64_t peak_bytes = 0;
@@ -54,7 +57,9 @@ struct RankPlan {
   int64_t gradients_bytes = 0;    // as far as whole gradients are kept
   int64_t states_bytes = 0;       // of the optimizer, float32 weights among them
   int64_t data_bytes = 0;         // batches; on a GPU they are the host's
-  int64_t activations_bytes = 0;  // what else a step needs at most: buckets, workspaces as well
+  int64_t activations_bytes = 0;  // what else a step needs at most
+  int64_t buckets_bytes = 0;      // gradients on their way, gathered parameters
+  int64_t workspaces_bytes = 0;   // scratch of kernels
   // The peak of each part of the run: "load", "start", "step", "evaluation", "save".
   std::map<std::string, int64_t> peaks = {};
 
@@ -63,7 +68,12 @@ struct RankPlan {
   int64_t checkpoint_bytes = 0;  // tensors that this rank writes
   // Of a step, by group of the mesh: "tp", "dp", ... and "world".
   std::map<std::string, dist::CommTotals> communication = {};
-  std::vector<dist::CommCall> calls = {};  // one by one
+  // Of a step, bytes by the rank that gets them (train/plan/links.h); their sum is that of
+  // `communication`'s bytes sent.
+  std::map<int, int64_t> links = {};
+
+  // Bytes that `links` has to ranks of other nodes, of so many devices each.
+  int64_t SentBetweenNodes(int64_t devices_per_node) const;
 };
 
 struct PlanOptions {
@@ -93,7 +103,8 @@ struct Plan {
   int64_t peak_bytes() const;  // the greatest of a rank
   int64_t host_bytes() const;
   nlohmann::ordered_json ToJson() const;
-  std::string Table() const;  // for people
+  // For people. Of nodes of so many devices, bytes sent within and between them.
+  std::string Table(std::optional<int64_t> devices_per_node = std::nullopt) const;
 };
 
 // Of a run that is open, in whatever process. Its threads are left as they are.

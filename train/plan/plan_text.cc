@@ -2,6 +2,7 @@
 // A plan as JSON, and as a table for people.
 #include <algorithm>
 #include <cstdio>
+#include <span>
 
 #include "base/status.h"
 #include "nlohmann/json.hpp"
@@ -29,10 +30,16 @@ ordered_json RankToJson(const RankPlan& rank) {
                        {"states_bytes", rank.states_bytes},
                        {"data_bytes", rank.data_bytes},
                        {"activations_bytes", rank.activations_bytes},
+                       {"buckets_bytes", rank.buckets_bytes},
+                       {"workspaces_bytes", rank.workspaces_bytes},
                        {"peaks", rank.peaks},
                        {"checkpoint_bytes", rank.checkpoint_bytes}};
   ordered_json& sent = json["sent_bytes"] = ordered_json::object();
   for (const auto& [group, totals] : rank.communication) sent[group] = totals.sent;
+  ordered_json& links = json["links"] = ordered_json::array();
+  for (const auto& [to, bytes] : rank.links) {
+    links.push_back({{"from", rank.axes.rank}, {"to", to}, {"bytes", bytes}});
+  }
   return json;
 }
 
@@ -66,6 +73,29 @@ std::string AxesText(const RankAxes& axes) {
 bool Alike(const RankPlan& a, const RankPlan& b) {
   return a.axes.pp == b.axes.pp && a.peaks == b.peaks && a.peak_bytes == b.peak_bytes &&
          a.host_bytes == b.host_bytes && a.states_bytes == b.states_bytes;
+}
+
+std::string SentText(const RankPlan& rank) {
+  std::string sent;
+  for (const auto& [group, totals] : rank.communication) {
+    if (totals.sent == 0) continue;
+    sent += Concat(sent.empty() ? "" : ", ", group, " ", Amount(totals.sent));
+  }
+  return sent.empty() ? "nothing" : sent;
+}
+
+// The most that one of the ranks sends within its node, and to other nodes.
+void AddLinks(std::span<const RankPlan> ranks, int64_t devices_per_node,
+              std::vector<std::string>* row) {
+  int64_t within = 0, between = 0;
+  for (const RankPlan& rank : ranks) {
+    int64_t all = 0;
+    for (const auto& [to, bytes] : rank.links) all += bytes;
+    const int64_t outside = rank.SentBetweenNodes(devices_per_node);
+    within = std::max(within, all - outside);
+    between = std::max(between, outside);
+  }
+  row->insert(row->end(), {Amount(within), Amount(between)});
 }
 
 // Columns of text, each as wide as its widest cell.
@@ -105,10 +135,11 @@ ordered_json Plan::ToJson() const {
   return json;
 }
 
-std::string Plan::Table() const {
+std::string Plan::Table(std::optional<int64_t> devices_per_node) const {
   std::vector<std::vector<std::string>> rows = {{"ranks", "of the first", "peak", "parameters",
                                                  "gradients", "states", "data", "activations",
-                                                 "host", "sent a step"}};
+                                                 "buckets", "workspaces", "host", "sent a step"}};
+  if (devices_per_node) rows[0].insert(rows[0].end(), {"within a node", "between nodes"});
   size_t left_out = 0;
   for (size_t r = 0; r < ranks.size();) {
     const RankPlan& rank = ranks[r];
@@ -119,16 +150,13 @@ std::string Plan::Table() const {
       r = end;
       continue;
     }
-    std::string sent;
-    for (const auto& [group, totals] : rank.communication) {
-      if (totals.sent == 0) continue;
-      sent += Concat(sent.empty() ? "" : ", ", group, " ", Amount(totals.sent));
-    }
     rows.push_back({end - r == 1 ? Concat(r) : Concat(r, "-", end - 1), AxesText(rank.axes),
                     Amount(rank.peak_bytes), Amount(rank.parameters_bytes),
                     Amount(rank.gradients_bytes), Amount(rank.states_bytes),
                     Amount(rank.data_bytes), Amount(rank.activations_bytes),
-                    Amount(rank.host_bytes), sent.empty() ? "nothing" : sent});
+                    Amount(rank.buckets_bytes), Amount(rank.workspaces_bytes),
+                    Amount(rank.host_bytes), SentText(rank)});
+    if (devices_per_node) AddLinks({&ranks[r], end - r}, *devices_per_node, &rows.back());
     r = end;
   }
   std::string text = Columns(rows);

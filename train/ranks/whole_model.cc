@@ -2,7 +2,10 @@
 #include "train/ranks/whole_model.h"
 
 #include <memory>
+#include <string>
+#include <unordered_map>
 
+#include "core/memory_use.h"
 #include "dist/mesh/unshard.h"
 #include "dist/pipeline/pipelined_model.h"
 #include "models/family.h"
@@ -13,13 +16,22 @@
 namespace tessera::train {
 namespace {
 
+using ByName = std::unordered_map<std::string, nn::Parameter*>;
+
+// Looked up for every parameter of the whole model, of which there may be many thousands.
+ByName ParametersByName(models::Model& model) {
+  ByName parameters;
+  model.VisitParameters([&](nn::Parameter& p) { parameters[p.name] = &p; });
+  return parameters;
+}
+
 // The whole of a parameter of the whole model, wherever its parts are.
 // `scope` holds it gathered over dp until the next one is asked for: what lies in one bucket comes
 // together.
-Tensor Gather(models::Model& model, const dist::Mesh& mesh, dist::ParameterStore& store,
-              const nn::Parameter& p, dist::GatheredScope* scope) {
+Tensor Gather(models::Model& model, const ByName& parameters, const dist::Mesh& mesh,
+              dist::ParameterStore& store, const nn::Parameter& p, dist::GatheredScope* scope) {
   const auto whole_part = [&] {
-    nn::Parameter* mine = model.FindParameter(p.name);
+    nn::Parameter* const mine = parameters.at(p.name);
     *scope = store.Gather({mine});
     return dist::Unshard(*mine, mesh);
   };
@@ -35,13 +47,12 @@ Tensor Gather(models::Model& model, const dist::Mesh& mesh, dist::ParameterStore
   return whole;
 }
 
-// Names and shapes of the whole model, without data. Where the model itself is on meta, they are
-// not counted with it.
+// Names and shapes of the whole model, without data.
 StatusOr<std::unique_ptr<models::Model>> ShapeOf(const models::Model& model) {
-  const bool is_counted = model.build().device == Device::Meta();
+  const MemoryUseScope use(MemoryUse::kShape);
   nn::BuildContext dry;
   dry.dtype = model.build().dtype;
-  dry.device = Device::Meta(is_counted ? DeviceType::kCuda : DeviceType::kCpu);
+  dry.device = Device::Meta();
   dry.initialise = false;
   return models::BuildModel(model.config(), dry);
 }
@@ -55,7 +66,10 @@ Status SaveWholeModel(models::Model& model, const dist::Mesh& mesh, dist::Parame
   TESSERA_RETURN_IF_ERROR(Agree(mesh, shape.status()));
   models::SaveOptions options;
   dist::GatheredScope scope;
-  options.gather = [&](nn::Parameter& p) { return Gather(model, mesh, store, p, &scope); };
+  const ByName parameters = ParametersByName(model);
+  options.gather = [&](nn::Parameter& p) {
+    return Gather(model, parameters, mesh, store, p, &scope);
+  };
   options.write = mesh.prints() && !model.build().device.is_meta();
   options.files = files;
   return Agree(mesh, models::SaveModel(**shape, folder, tokenizer, options));
@@ -66,11 +80,17 @@ Status SaveWholeAdapter(models::Model& model, const models::AdapterConfig& confi
                         const std::string& folder) {
   auto shape = ShapeOf(model);
   TESSERA_RETURN_IF_ERROR(Agree(mesh, shape.status()));
-  const auto adapter = models::AttachAdapter(**shape, config);
+  const auto adapter = [&] {
+    const MemoryUseScope use(MemoryUse::kShape);
+    return models::AttachAdapter(**shape, config);
+  }();
   TESSERA_RETURN_IF_ERROR(Agree(mesh, adapter.status()));
   dist::GatheredScope scope;
   models::SaveAdapterOptions options;
-  options.gather = [&](nn::Parameter& p) { return Gather(model, mesh, store, p, &scope); };
+  const ByName parameters = ParametersByName(model);
+  options.gather = [&](nn::Parameter& p) {
+    return Gather(model, parameters, mesh, store, p, &scope);
+  };
   options.write = mesh.prints() && !model.build().device.is_meta();
   return Agree(mesh, models::SaveAdapter(**shape, config, *adapter, folder, options));
 }

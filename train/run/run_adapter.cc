@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/file.h"
+#include "core/memory_use.h"
 #include "dist/store/parameter_shard.h"
 #include "models/family.h"
 #include "nlohmann/json.hpp"
@@ -52,6 +53,7 @@ std::vector<std::string> HeadModules(const models::Model& model) {
   const models::Family& family = **models::FamilyOf(model.config());
   std::vector<std::string> modules;
   if (family.is_head == nullptr) return modules;
+  const MemoryUseScope use(MemoryUse::kShape);
   nn::BuildContext dry;
   dry.device = Device::Meta();
   dry.initialise = false;
