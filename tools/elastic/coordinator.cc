@@ -117,6 +117,7 @@ class Coordinator {
   struct Started {
     pid_t pid = -1;
     double since = -kBetweenStarts;
+    std::string address;  // of this machine, as the host sees it
   };
 
   static MembershipOptions WithJob(MembershipOptions members) {
@@ -160,20 +161,22 @@ Status Coordinator::StartAgents() {
   for (const AgentStart& agent : options_.agents) {
     Started& started = agents_[agent.host];
     if (started.pid > 0 || Now() - started.since < kBetweenStarts) continue;
-    std::string address = "127.0.0.1";
-    if (!agent.toward.empty()) {
-      address = options_.address;
-      if (address.empty()) {
-        TESSERA_ASSIGN_OR_RETURN(address, AddressTowards(agent.toward));
+    const bool is_first = started.address.empty();
+    if (is_first) {
+      started.address = agent.toward.empty() ? "127.0.0.1" : options_.address;
+      if (started.address.empty()) {
+        TESSERA_ASSIGN_OR_RETURN(started.address, AddressTowards(agent.toward));
       }
     }
     std::vector<std::string> command = agent.command;
     for (std::string& word : command) {
       word = absl::StrReplaceAll(
-          word, {{kCoordinatorUrl, Concat("http://", address, ":", server_.port())}});
+          word, {{kCoordinatorUrl, Concat("http://", started.address, ":", server_.port())}});
     }
-    TESSERA_ASSIGN_OR_RETURN(started.pid, StartChild(command, {}));
     started.since = Now();
+    const StatusOr<pid_t> pid = StartChild(command, {});
+    if (is_first) TESSERA_RETURN_IF_ERROR(pid.status());
+    if (pid.ok()) started.pid = *pid;
   }
   return OkStatus();
 }

@@ -242,7 +242,7 @@ void Membership::LookForSteps(double now) {
       if (host->ranks > 0) hosts.push_back(host->report.host);
     }
     event["hosts"] = std::move(hosts);
-    event["from"] = memory_step_ >= 0 ? "memory" : "disk";
+    event["from"] = memory_step_ >= 0 ? "memory" : begun_at > 0 ? "disk" : "the beginning";
     event["step"] = begun_at;
     if (lost_at_) {
       event["lost_steps"] = std::max<int64_t>(0, step_before_ - begun_at);
