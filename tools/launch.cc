@@ -27,6 +27,7 @@
 #include "dist/comm/launch_environment.h"
 #include "tools/command_line.h"
 #include "tools/commands.h"
+#include "tools/launch_elastic.h"
 #include "tools/settings.h"
 #include "train/foreign/accelerate_config.h"
 
@@ -259,6 +260,7 @@ Status ApplyAccelerate(const CLI::App& command, const AccelerateFlags& accelerat
 }
 
 Status Start(const LaunchPlan& plan, const LaunchFlags& flags, const Machine& machine) {
+  if (flags.is_elastic()) return RunElastic(plan, flags, machine);
   if (plan.node.has_value()) {
     if (flags.dry_run) return WriteOut(NodeLines(plan));
     return RunNode(plan, flags.gpu_ids);
@@ -273,6 +275,7 @@ Status RunLaunch(const CLI::App& command, LaunchFlags flags, const AccelerateFla
   if (!flags.accelerate.empty() || !accelerate.Given(command).empty()) {
     TESSERA_RETURN_IF_ERROR(ApplyAccelerate(command, accelerate, machine, &flags));
   }
+  if (!flags.agent.empty()) BecomeAgent(flags, machine);
   TESSERA_ASSIGN_OR_RETURN(const LaunchPlan plan, PlanLaunch(flags, machine));
   if (flags.not_call_launch) return RunInPlace(flags, plan, machine);
   return Start(plan, flags, machine);
@@ -312,6 +315,18 @@ void AddLaunchCommand(CLI::App& app, CommandState& state) {
            "which node this is, where each is started by hand with --master-ip of node 0; -1: the "
            "first host starts all",
            {.aliases = {{"machine_rank", "Accelerate"}}})
+      .Add(
+          "max_restarts", &F::max_restarts,
+          "an elastic run: how often ranks start again after some were lost; hosts may come and go",
+          {.least = 0, .unset = "the first lost rank ends the job"})
+      .Add("min_ranks", &F::min_ranks,
+           "an elastic run: with fewer ranks it waits for hosts to come; 0: all ranks",
+           {.least = 0})
+      .Add("heartbeat_timeout", &F::heartbeat_timeout,
+           "seconds after which a silent host of an elastic run is lost", {.least = 1})
+      .Add("memory_save_interval", &F::memory_save_interval,
+           "steps between checkpoints in the hosts' memory, in an elastic run; 0: none",
+           {.least = 0})
       .Add("standalone", &F::standalone, "one node, as torchrun's flag says")
       .Add("include", &F::include, "the hosts, or GPUs of hosts, to use", {.type = "HOST:0,1@HOST"})
       .Add("exclude", &F::exclude, "the hosts, or GPUs of hosts, to leave out",
@@ -323,11 +338,16 @@ void AddLaunchCommand(CLI::App& app, CommandState& state) {
   auto own = std::make_shared<LaunchFlags>();
   command->add_option("-H,--hostfile", own->hostfile, "lines `host slots=N` [this machine]")
       ->type_name("FILE");
+  // For the agents that a coordinator starts.
+  command->add_option("--agent", own->agent)->group("");
+  command->add_option("--agent-host", own->agent_host)->group("");
   auto accelerate = std::make_shared<AccelerateFlags>();
   RunWith<F>(command, state, std::move(table), {},
              [own, accelerate](const CLI::App& words, F flags) {
                flags.hostfile = own->hostfile;
                flags.command = own->command;
+               flags.agent = own->agent;
+               flags.agent_host = own->agent_host;
                return RunLaunch(words, flags, *accelerate);
              });
   command->add_option("command", own->command, "the command of every rank, after --")

@@ -46,12 +46,6 @@ bool IsHostName(const std::string& name) {
   });
 }
 
-bool IsThisMachine(const std::string& name) {
-  std::array<char, 256> own{};
-  gethostname(own.data(), own.size() - 1);
-  return name == "localhost" || name == "127.0.0.1" || name == own.data();
-}
-
 StatusOr<std::vector<LaunchHost>> HostsOf(const LaunchFlags& flags) {
   std::vector<LaunchHost> hosts;
   if (flags.hostfile.empty()) {
@@ -242,6 +236,12 @@ StatusOr<LaunchPlan> PlanNode(const LaunchFlags& flags, const Machine& machine) 
 
 }  // namespace
 
+bool IsThisMachine(const std::string& name) {
+  std::array<char, 256> own{};
+  gethostname(own.data(), own.size() - 1);
+  return name == "localhost" || name == "127.0.0.1" || name == own.data();
+}
+
 StatusOr<std::vector<LaunchHost>> ParseHostFile(const std::string& file, std::string_view text) {
   std::vector<LaunchHost> hosts;
   std::set<std::string> seen;
@@ -349,6 +349,7 @@ StatusOr<LaunchPlan> PlanLaunch(const LaunchFlags& flags, const Machine& machine
     TESSERA_RETURN_IF_ERROR(FilterHosts(flags, &plan.hosts));
   }
   TESSERA_ASSIGN_OR_RETURN(const int64_t each, RanksOfEach(flags, std::ssize(plan.hosts)));
+  plan.ranks_of_each = each;
   std::vector<std::string>& a = plan.arguments;
   a = {"mpirun"};
   if (machine.is_root) a.push_back("--allow-run-as-root");
@@ -363,7 +364,7 @@ StatusOr<LaunchPlan> PlanLaunch(const LaunchFlags& flags, const Machine& machine
   };
   std::vector<Part> parts;
   for (const LaunchHost& host : plan.hosts) {
-    const int64_t ranks = each > 0 ? each : host.slots;
+    const int64_t ranks = plan.ranks_of(host);
     is_crowded = is_crowded || ranks > host.slots;
     const std::string gpus = host.gpus.empty() ? flags.gpu_ids : absl::StrJoin(host.gpus, ",");
     if (parts.empty() || parts.back().gpus != gpus) parts.push_back({"", 0, gpus});

@@ -41,6 +41,14 @@ struct LaunchFlags {
   bool standalone = false;  // one node, whatever else is said
   std::string master_ip;
   int64_t master_port = 0;
+  // An elastic run (tools/elastic/coordinator.h); nullopt and 0: it is not one.
+  std::optional<int64_t> max_restarts;
+  int64_t min_ranks = 0;              // 0: all
+  double heartbeat_timeout = 10;      // seconds
+  int64_t memory_save_interval = 10;  // steps
+  std::string agent;                  // of this coordinator, this process is the agent of a host
+  std::string agent_host;
+  bool is_elastic() const { return max_restarts.has_value() || min_ranks > 0; }
   bool not_call_launch = false;
   bool dry_run = false;
   std::vector<std::string> command;  // what every rank runs: `train gpt2 ...`
@@ -59,6 +67,10 @@ struct NodePlan {
 struct LaunchPlan {
   std::vector<LaunchHost> hosts;  // that are started on; empty: this machine, without a name
   int64_t ranks = 1;
+  int64_t ranks_of_each = 0;  // host; 0: its slots
+  int64_t ranks_of(const LaunchHost& host) const {
+    return ranks_of_each > 0 ? ranks_of_each : host.slots;
+  }
   std::vector<std::string> arguments;  // mpirun and what follows; or what each rank of `node` runs
   std::optional<NodePlan> node;
 };
@@ -86,6 +98,9 @@ StatusOr<LaunchPlan> PlanLaunch(const LaunchFlags& flags, const Machine& machine
 
 // NAME=VALUE of the rank number `local` of a node.
 std::vector<std::string> EnvironmentOf(const NodePlan& node, int64_t local);
+
+// Whether a name of the host file is this machine's.
+bool IsThisMachine(const std::string& name);
 
 // Tries all hosts but this one at the same time; an error names those that cannot be reached.
 Status ProbeHosts(const LaunchPlan& plan, const std::string& ssh);

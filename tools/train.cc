@@ -2,6 +2,8 @@
 // `tessera train`: trains a model and writes it as a Hugging Face folder.
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -19,17 +21,27 @@
 #include "train/ranks/agreement.h"
 #include "train/ranks/run_on_ranks.h"
 #include "train/ranks/stop_signal.h"
+#include "train/run/elastic_run.h"
 #include "train/run/run_setup.h"
 #include "train/trainer.h"
 
 namespace tessera::tools {
 namespace {
 
-// The run that the files and flags describe.
+// The run that the files and flags describe. They are written for the ranks that an elastic run
+// has at most.
 StatusOr<train::ResolvedRun> Configure(const CLI::App& command, const RunFlags& flags,
-                                       int world_size, WrittenNames* names) {
-  TESSERA_ASSIGN_OR_RETURN(train::ResolvedRun run, flags.Resolve(command, world_size, names));
+                                       int world_size,
+                                       const std::optional<train::ElasticRun>& elastic,
+                                       WrittenNames* names) {
+  const int ranks = elastic ? elastic->ranks : world_size;
+  TESSERA_ASSIGN_OR_RETURN(train::ResolvedRun run, flags.Resolve(command, ranks, names));
   TESSERA_RETURN_IF_ERROR(run.status());
+  if (elastic) {
+    const auto layout = train::LayoutOn(run.config, ranks, world_size);
+    if (!layout) return InvalidArgument("the run has no layout on ", world_size, " ranks");
+    run.config = *layout;
+  }
   const train::RunConfig& config = run.config;
   if (config.model.empty()) return InvalidArgument("a preset or a model folder is missing");
   if (config.data.empty()) {
@@ -132,8 +144,10 @@ Status RunTrain(const CLI::App& command, const RunFlags& flags, CommandState& st
   const Program& program = *state.program;
   TESSERA_ASSIGN_OR_RETURN(const dist::LaunchEnvironment launch,
                            dist::ReadLaunchEnvironment(std::getenv));
-  StatusOr<train::ResolvedRun> run = Configure(command, flags, launch.size, &state.names);
-  if (run.ok() && run->launch.ranks() > 1 && run->launch.ranks() != launch.size) {
+  TESSERA_ASSIGN_OR_RETURN(const std::optional<train::ElasticRun> elastic,
+                           train::ElasticRun::Of(std::getenv(train::ElasticRun::kVariable)));
+  StatusOr<train::ResolvedRun> run = Configure(command, flags, launch.size, elastic, &state.names);
+  if (run.ok() && !elastic && run->launch.ranks() > 1 && run->launch.ranks() != launch.size) {
     if (launch.started_by == dist::StartedBy::kAlone && !run->launch.not_call_launch) {
       return StartRanksOf(run->launch, state.arguments);
     }
@@ -153,6 +167,7 @@ Status RunTrain(const CLI::App& command, const RunFlags& flags, CommandState& st
     train::TrainOptions options;
     options.resume = run->resume.has_value();
     options.resume_from = run->resume.value_or("");
+    options.elastic = elastic;
     const Status trained = TrainOnRank(run->config, run->notes, options, world, program);
     return train::AgreedLike(trained, state.names.In(trained));
   });

@@ -6,6 +6,7 @@
 #include "autograd/autocast.h"
 #include "core/allocator.h"
 #include "data/dataset/prefetching_loader.h"
+#include "dist/comm/waited.h"
 #include "nlohmann/json.hpp"
 #include "train/ranks/agreement.h"
 #include "train/ranks/whole_model.h"
@@ -147,6 +148,7 @@ StatusOr<TrainResult> Trainer::Train(const TrainOptions& options) {
       report_->AddStep(state_, counts);
       TESSERA_RETURN_IF_ERROR(AfterStep());
       if (interrupted_) break;
+      TESSERA_RETURN_IF_ERROR(AfterElasticStep());
     }
     profiler.Finish();
   }
@@ -351,6 +353,25 @@ Status Trainer::FinishAfterStep(TrainControl due) {
   }
   amends_ = false;
   return saved ? AfterSave(*saved) : OkStatus();
+}
+
+// Tells the launcher of the step, and keeps a checkpoint in the hosts' memory. A host whose memory
+// is full does not end the run.
+Status Trainer::AfterElasticStep() {
+  if (!elastic_) return OkStatus();
+  const double waited = dist::SecondsWaited();
+  const double worked = std::max(0.0, state_.seconds - (waited - std::exchange(waited_, waited)));
+  const std::string file = ProgressFile(elastic_->folder, mesh_.world()->rank());
+  // Where it cannot be written, the launcher misses a step's number and nothing else.
+  (void)WriteFileAtomically(file, Concat(begun_at_, " ", state_.step, " ", worked, "\n"));
+  const bool is_due = memory_ && state_.step % elastic_->interval == 0;
+  if (!is_due || state_.step == state_.total_steps) return OkStatus();
+  const Status saved = memory_->Save(state_.step, engine_->Tensors(), StateNow().ToJson());
+  if (!saved.ok()) {
+    log_.Warning(Concat("no checkpoints are kept in memory from now on: ", Message(saved)));
+    memory_.reset();
+  }
+  return OkStatus();
 }
 
 int64_t Trainer::PeakBytes() const {

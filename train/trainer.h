@@ -37,6 +37,7 @@
 #include "data/dataset/dataset.h"
 #include "data/dataset/sampler.h"
 #include "data/tokenizer/tokenizer.h"
+#include "dist/checkpoint/memory_checkpoints.h"
 #include "dist/mesh/mesh.h"
 #include "models/model.h"
 #include "train/callbacks/best_model.h"
@@ -51,6 +52,7 @@
 #include "train/report/step_report.h"
 #include "train/run/bad_step.h"
 #include "train/run/checkpoint_keeper.h"
+#include "train/run/elastic_run.h"
 #include "train/run/resume_state.h"
 #include "train/run/run_lock.h"
 #include "train/task.h"
@@ -66,6 +68,9 @@ struct TrainOptions {
   // none), or the named one.
   bool resume = false;
   std::string resume_from = {};
+  // Of a run whose ranks come and go. One that started before continues from its own newest
+  // checkpoint, in memory or on the disk, if it has one.
+  std::optional<ElasticRun> elastic = {};
   // Where the run speaks, each rank at its level (train/report/run_log.h); nullptr: nowhere.
   std::FILE* output = stdout;
   std::string host = HostName();  // which machine this rank is on
@@ -167,6 +172,8 @@ class Trainer {
   Status MakeRoom() const;
   Status TraceStep(const StepBatches& step);
   Status OpenReport(const ResumeState& resumed);
+  StatusOr<std::optional<dist::Checkpoint>> CheckpointToResume(const TrainOptions& options);
+  int64_t NewestOnDisk() const;
   StatusOr<ResumeState> Resume(const TrainOptions& options);
   Status LoadFrom(const dist::Checkpoint& checkpoint);
   Status TakeAgainFrom(const dist::Checkpoint& checkpoint);
@@ -218,6 +225,7 @@ class Trainer {
   }
   TrainControl Asked();
   Status AfterStep();
+  Status AfterElasticStep();
   Status FinishAfterStep(TrainControl due);
   Status LogSteps();
   Status EndEpoch();
@@ -251,6 +259,8 @@ class Trainer {
   std::unique_ptr<Engine> engine_;
   std::optional<StepLoop> loop_;  // over the engine
   CheckpointKeeper checkpoints_;
+  std::optional<ElasticRun> elastic_;
+  std::optional<dist::MemoryCheckpoints> memory_;  // of an elastic run, until one cannot be saved
   std::unique_ptr<RunReport> report_;
   std::unique_ptr<DigestTrace> trace_;  // nullptr: none is asked for
   std::function<double(int64_t step, int64_t total_steps)> learning_rate_;
@@ -279,6 +289,7 @@ class Trainer {
   bool finite_ = true;                          // the last step's loss and gradients
   int64_t sound_step_ = -1;                     // the weights after it have given finite numbers
   const data::Tokenizer* tokenizer_ = nullptr;  // TrainOptions::tokenizer
+  double waited_ = 0;                           // dist::SecondsWaited() at the step before
   int64_t begun_at_ = 0;                        // the step this process began with
   std::chrono::steady_clock::time_point started_;
 };

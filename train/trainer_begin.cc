@@ -47,9 +47,14 @@ Status Trainer::Begin(const TrainOptions& options) {
   tokenizer_ = options.tokenizer;
   TESSERA_RETURN_IF_ERROR(Agree(mesh_, Prepare()));
   TESSERA_RETURN_IF_ERROR(MakeEngine());
+  elastic_ = options.elastic;
+  if (elastic_ && elastic_->interval > 0) {
+    memory_.emplace(dist::MemoryFolder{elastic_->folder, elastic_->host}, *mesh_.world());
+  }
   if (mesh_.world()->rank() == 0) data_digest_ = DataDigest(config_.Sources());
   ResumeState resumed;
-  if (options.resume || !options.resume_from.empty()) {
+  const bool restarted = elastic_ && elastic_->restarted;
+  if (options.resume || restarted || !options.resume_from.empty()) {
     // While the weights are those that the run began with.
     TESSERA_RETURN_IF_ERROR(JudgeByReference());
     TESSERA_ASSIGN_OR_RETURN(resumed, Resume(options));
@@ -223,19 +228,44 @@ ResumeState Trainer::StateNow() const {
           .config = nlohmann::json::parse(config_.ToJson().dump())};
 }
 
-StatusOr<ResumeState> Trainer::Resume(const TrainOptions& options) {
+// The newest checkpoint of a run that started before is the hosts' or the disk's.
+StatusOr<std::optional<dist::Checkpoint>> Trainer::CheckpointToResume(const TrainOptions& options) {
   std::optional<dist::Checkpoint> checkpoint;
-  if (!options.resume_from.empty()) {
-    TESSERA_ASSIGN_OR_RETURN(checkpoint, checkpoints_.Open(options.resume_from, log_));
-  } else {
-    TESSERA_ASSIGN_OR_RETURN(checkpoint, checkpoints_.FindNewest(log_));
+  const bool restarted = options.elastic && options.elastic->restarted;
+  if (restarted && memory_) {
+    TESSERA_ASSIGN_OR_RETURN(checkpoint, memory_->FindNewest());
   }
+  if (!checkpoint || checkpoint->step() < NewestOnDisk()) {
+    if (restarted || options.resume_from.empty()) {
+      TESSERA_ASSIGN_OR_RETURN(std::optional<dist::Checkpoint> newest,
+                               checkpoints_.FindNewest(log_));
+      if (!checkpoint || (newest && newest->step() > checkpoint->step())) {
+        checkpoint = std::move(newest);
+      }
+    }
+    if (!checkpoint && !options.resume_from.empty()) {
+      TESSERA_ASSIGN_OR_RETURN(checkpoint, checkpoints_.Open(options.resume_from, log_));
+    }
+  }
+  return checkpoint;
+}
+
+int64_t Trainer::NewestOnDisk() const {
+  const std::vector<int64_t> steps = dist::ListCheckpoints(config_.out);
+  return GreatestOf(steps.empty() ? -1 : steps.back(), mesh_);
+}
+
+StatusOr<ResumeState> Trainer::Resume(const TrainOptions& options) {
+  TESSERA_ASSIGN_OR_RETURN(const std::optional<dist::Checkpoint> checkpoint,
+                           CheckpointToResume(options));
   if (!checkpoint) {
     log_.Info(Concat("no checkpoint in ", config_.out, ": starting afresh"));
     return ResumeState();
   }
   // Of another run's folder this one's `out` gets none of the files.
-  const bool is_own = GreatestOf(IsIn(config_.out, checkpoint->directory()) ? 1 : 0, mesh_) != 0;
+  const bool in_memory = options.elastic && IsIn(options.elastic->folder, checkpoint->directory());
+  const bool is_own =
+      GreatestOf(in_memory || IsIn(config_.out, checkpoint->directory()) ? 1 : 0, mesh_) != 0;
   const bool makes_room = mesh_.world()->rank() == 0 && !is_own;
   TESSERA_RETURN_IF_ERROR(Agree(mesh_, makes_room ? MakeRoom() : OkStatus()));
   TESSERA_RETURN_IF_ERROR(LoadFrom(*checkpoint));
@@ -254,7 +284,8 @@ StatusOr<ResumeState> Trainer::Resume(const TrainOptions& options) {
   evaluation_due_ = saved->evaluation_due && validates();
   epoch_end_due_ = saved->epoch_end_due;
   amends_ = is_own && (evaluation_due_ || epoch_end_due_);
-  checkpoints_.GoesOnFrom(*checkpoint);
+  checkpoints_.ContinueFrom(GreatestOf(in_memory ? 1 : 0, mesh_) != 0 ? NewestOnDisk()
+                                                                      : state_.step);
   log_.Info(Concat("resuming from ", checkpoint->directory(), " at step ", state_.step));
   if (is_own) TESSERA_RETURN_IF_ERROR(checkpoints_.RemoveAfter(state_.step));
   return saved;

@@ -161,11 +161,13 @@ std::vector<HeldPiece> WrittenPieces(const std::vector<std::vector<HeldPiece>>& 
 
 StatusOr<CheckpointWriter> CheckpointWriter::Begin(const std::string& directory, int64_t step,
                                                    const std::vector<CheckpointTensor>& tensors,
-                                                   const Json& trainer, Communicator& world) {
+                                                   const Json& trainer, Communicator& world,
+                                                   const std::vector<int>& makers) {
   CheckpointWriter writer;
   writer.directory_ = directory;
   writer.step_ = step;
-  writer.file_ = RankFile(world.rank(), world.size());
+  writer.rank_ = world.rank();
+  writer.ranks_ = world.size();
   std::vector<Outgoing> pieces = PiecesOf(tensors);
   const std::vector<HeldPiece> held = Compared(pieces);
   std::set<uint64_t> mine;
@@ -183,9 +185,9 @@ StatusOr<CheckpointWriter> CheckpointWriter::Begin(const std::string& directory,
   });
   writer.outgoing_ = std::move(chosen);
 
+  const int maker = makers.empty() ? 0 : makers[static_cast<size_t>(world.rank())];
   Status status;
-  if (world.rank() == 0) {
-    writer.trainer_ = trainer;
+  if (world.rank() == maker) {
     StatusOr<AtomicDirectory> made = AtomicDirectory::Create(directory);
     status = made.status();
     if (made.ok()) {
@@ -194,8 +196,19 @@ StatusOr<CheckpointWriter> CheckpointWriter::Begin(const std::string& directory,
     }
   }
   TESSERA_RETURN_IF_ERROR(AgreeOnStatus(world, status));
-  writer.temporary_path_ = BroadcastString(world, writer.temporary_path_);
+  writer.trainer_ = trainer;
+  if (makers.empty()) {
+    writer.temporary_path_ = BroadcastString(world, writer.temporary_path_);
+  } else {
+    writer.temporary_path_ =
+        GatherStrings(world, writer.temporary_path_)[static_cast<size_t>(maker)];
+    writer.trainer_ = Json::parse(BroadcastString(world, trainer.dump()));
+  }
   return writer;
+}
+
+std::string CheckpointWriter::PathOf(int rank) const {
+  return JoinPath(temporary_path_, RankFile(rank, ranks_));
 }
 
 StatusOr<CheckpointEntries> CheckpointWriter::WriteFile() const {
@@ -208,7 +221,7 @@ StatusOr<CheckpointEntries> CheckpointWriter::WriteFile() const {
     header.push_back({keys[i], outgoing_[i].data.dtype(), {shape.begin(), shape.end()}});
   }
   TESSERA_ASSIGN_OR_RETURN(SafetensorsWriter file,
-                           SafetensorsWriter::Create(JoinPath(temporary_path_, file_), header));
+                           SafetensorsWriter::Create(PathOf(rank_), header));
   for (size_t i = 0; i < outgoing_.size(); ++i) {
     const Outgoing& out = outgoing_[i];
     const Tensor data = HostData(out.data);
@@ -217,7 +230,7 @@ StatusOr<CheckpointEntries> CheckpointWriter::WriteFile() const {
     CheckpointEntry& entry =
         entries.try_emplace(out.name, CheckpointEntry{data.dtype(), out.global_shape, {}})
             .first->second;
-    entry.pieces.push_back({file_, keys[i], out.piece, crc});
+    entry.pieces.push_back({RankFile(rank_, ranks_), keys[i], out.piece, crc});
   }
   TESSERA_RETURN_IF_ERROR(file.Commit());
   return entries;
@@ -227,13 +240,12 @@ void CheckpointWriter::WriteMine() {
   try {
     written_ = WriteFile();
   } catch (const std::bad_alloc&) {
-    written_ = Failure(StatusCode::kResourceExhausted, JoinPath(temporary_path_, file_),
-                       ": no memory is left to write it");
+    written_ =
+        Failure(StatusCode::kResourceExhausted, PathOf(rank_), ": no memory is left to write it");
   } catch (const OutOfMemoryError& error) {
-    written_ = Failure(StatusCode::kResourceExhausted, JoinPath(temporary_path_, file_), ": ",
-                       error.what());
+    written_ = Failure(StatusCode::kResourceExhausted, PathOf(rank_), ": ", error.what());
   } catch (const std::exception& error) {
-    written_ = Internal(JoinPath(temporary_path_, file_), ": ", error.what());
+    written_ = Internal(PathOf(rank_), ": ", error.what());
   }
   outgoing_.clear();
 }
@@ -256,7 +268,7 @@ Status CheckpointWriter::Finish(Communicator& world) {
   Status status = AgreeOnStatus(world, written_.status());
   if (status.ok()) {
     const std::vector<std::string> parts = GatherStrings(world, EntriesToJson(*written_).dump());
-    status = AgreeOnStatus(world, world.rank() == 0 ? Publish(parts) : OkStatus());
+    status = AgreeOnStatus(world, temporary_ ? Publish(parts) : OkStatus());
   }
   // Whoever returns finds nothing half-made.
   temporary_.reset();

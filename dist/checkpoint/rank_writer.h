@@ -7,7 +7,8 @@
 //   writer.WriteMine();                          // needs no other rank; on any thread
 //   TESSERA_RETURN_IF_ERROR(writer.Finish(world));
 //
-// Every rank writes into one temporary directory, its own file. What several ranks hold alike (a
+// Every rank writes a file of its own into one temporary directory, or into that of its host
+// (dist/checkpoint/memory_checkpoints.h). What several ranks hold alike (a
 // piece of the same name, box, range, dtype and shape) is written by one of them, so that all
 // write about as many bytes. What that comes to can be asked without a file, and of tensors on
 // meta:
@@ -48,10 +49,13 @@ inline constexpr char kIndexFile[] = "checkpoint.json";
 
 class CheckpointWriter {
  public:
-  // Collective. Shares out what is to be written and makes the temporary directory.
+  // Collective. Shares out what is to be written and makes the temporary directory. `trainer` is
+  // rank 0's. `makers[r]` is the rank that makes the directory of rank r, for ranks without a
+  // common file system; empty: rank 0 makes it for all.
   static StatusOr<CheckpointWriter> Begin(const std::string& directory, int64_t step,
                                           const std::vector<CheckpointTensor>& tensors,
-                                          const nlohmann::json& trainer, Communicator& world);
+                                          const nlohmann::json& trainer, Communicator& world,
+                                          const std::vector<int>& makers = {});
 
   // What this rank writes. The data may be exchanged for a copy of it before WriteMine.
   struct Outgoing {
@@ -62,11 +66,15 @@ class CheckpointWriter {
   };
   std::vector<Outgoing>& outgoing() { return outgoing_; }
 
+  // The file of a rank in this rank's temporary directory. A rank without outgoing pieces writes
+  // none.
+  std::string PathOf(int rank) const;
+
   // Writes and syncs this rank's file. The outcome is kept for Finish; throws nothing.
   void WriteMine();
 
   // Collective. When all ranks have written: the index is put together, checked to cover every
-  // tensor, and the directory appears. Otherwise every rank gets the same failure, and nothing is
+  // tensor, and each directory appears. Otherwise every rank gets the same failure, and nothing is
   // left.
   Status Finish(Communicator& world);
 
@@ -78,9 +86,10 @@ class CheckpointWriter {
   std::string directory_;
   int64_t step_ = 0;
   JsonMember trainer_;
-  std::optional<AtomicDirectory> temporary_;  // rank 0's
+  std::optional<AtomicDirectory> temporary_;  // of a rank that makes one
   std::string temporary_path_;
-  std::string file_;
+  int rank_ = 0;
+  int ranks_ = 1;
   std::vector<Outgoing> outgoing_;
   StatusOr<CheckpointEntries> written_ = CheckpointEntries();
 };

@@ -16,6 +16,8 @@
 #include <functional>
 #include <random>
 
+#include "dist/comm/waited.h"
+
 namespace tessera::dist {
 namespace {
 
@@ -218,7 +220,9 @@ void SocketMesh::Finish(Operation& operation) {
 void SocketMesh::Wait(Operation& operation) {
   std::unique_lock<std::mutex> lock(mutex_);
   operation.is_waited = true;
+  const Clock::time_point since = Clock::now();
   changed_.wait(lock, [&] { return operation.is_done; });
+  AddSecondsWaited(SecondsSince(since));
 }
 
 void SocketMesh::Remember(const std::shared_ptr<SocketGroup>& group) {

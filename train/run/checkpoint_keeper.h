@@ -71,8 +71,8 @@ class CheckpointKeeper {
   bool written() const { return saver_.written(); }
   // Of the newest that was begun, or that the run continues from; -1: none.
   int64_t saved_step() const { return saved_step_; }
-  void GoesOnFrom(const dist::Checkpoint& checkpoint) {
-    saved_step_ = checkpoint.step();
+  void ContinueFrom(int64_t step) {
+    saved_step_ = step;
     prunes_ = true;  // a run that was killed may have left more than it would keep
   }
 

@@ -68,7 +68,7 @@ TEST_P(CheckpointKeeperTest, FindsTheNewestThatIsWhole) {
   const auto newest = *next.FindNewest(silent);
   ASSERT_TRUE(newest.has_value());
   EXPECT_EQ(newest->step(), 2);
-  next.GoesOnFrom(*newest);
+  next.ContinueFrom(newest->step());
   EXPECT_EQ(next.saved_step(), 2);
   ASSERT_TRUE(next.RemoveAfter(2).ok());
   EXPECT_EQ(dist::ListCheckpoints(folder_), (std::vector<int64_t>{1, 2}));

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "dist/checkpoint/memory_checkpoints.h"
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "base/file.h"
+#include "dist/checkpoint/rank_writer.h"
+#include "dist/comm/agreement.h"
+#include "nlohmann/json.hpp"
+
+namespace tessera::dist {
+namespace {
+
+constexpr int kCopyTag = 0x3e3;
+constexpr int64_t kBlock = 16 << 20;  // bytes of a message
+constexpr size_t kKept = 2;
+
+int64_t BlockAt(int64_t bytes, int64_t offset) {
+  return std::clamp(bytes - offset, int64_t{0}, kBlock);
+}
+
+}  // namespace
+
+MemoryCheckpoints::MemoryCheckpoints(MemoryFolder here, Communicator& world)
+    : here_(std::move(here)), world_(world) {
+  const std::vector<std::string> hosts = GatherStrings(world, here_.host);
+  std::map<std::string, size_t> place;  // of each host, in the order of their lowest ranks
+  std::vector<std::vector<int>> ranks;
+  for (size_t r = 0; r < hosts.size(); ++r) {
+    const auto [at, is_new] = place.try_emplace(hosts[r], ranks.size());
+    if (is_new) ranks.emplace_back();
+    ranks[at->second].push_back(static_cast<int>(r));
+    makers_.push_back(ranks[at->second].front());
+  }
+  if (ranks.size() == 1) return;
+  for (size_t h = 0; h < ranks.size(); ++h) {
+    const std::vector<int>& next = ranks[(h + 1) % ranks.size()];
+    for (size_t i = 0; i < ranks[h].size(); ++i) {
+      const int keeper = next[i % next.size()];
+      if (ranks[h][i] == world.rank()) copies_to_ = keeper;
+      if (keeper == world.rank()) sources_.push_back(ranks[h][i]);
+    }
+  }
+}
+
+Status MemoryCheckpoints::Save(int64_t step, const std::vector<CheckpointTensor>& tensors,
+                               const nlohmann::json& trainer) {
+  TESSERA_ASSIGN_OR_RETURN(CheckpointWriter writer,
+                           CheckpointWriter::Begin(CheckpointPath(here_.folder, step), step,
+                                                   tensors, trainer, world_, makers_));
+  writer.WriteMine();
+  std::vector<std::string> received;
+  for (const int source : sources_) received.push_back(writer.PathOf(source));
+  TESSERA_RETURN_IF_ERROR(AgreeOnStatus(world_, CopyFiles(writer.PathOf(world_.rank()), received)));
+  TESSERA_RETURN_IF_ERROR(writer.Finish(world_));
+  return AgreeOnStatus(world_, RemoveOlder());
+}
+
+// Sends this rank's file and writes those of `sources_` under the paths `received`. A rank that
+// cannot write goes on receiving, since the others go on sending.
+Status MemoryCheckpoints::CopyFiles(const std::string& own,
+                                    const std::vector<std::string>& received) const {
+  const bool one_host = std::all_of(makers_.begin(), makers_.end(), [](int m) { return m == 0; });
+  if (one_host) return OkStatus();
+  Status status;
+  std::optional<MappedFile> file;
+  if (PathExists(own)) {
+    StatusOr<MappedFile> opened = MappedFile::Open(own);
+    status = opened.status();
+    if (opened.ok()) file.emplace(*std::move(opened));
+  }
+  const int64_t bytes = file ? static_cast<int64_t>(file->size()) : 0;
+  std::vector<int64_t> sizes;
+  for (const std::string& text : GatherStrings(world_, std::to_string(bytes))) {
+    int64_t size = 0;
+    if (!absl::SimpleAtoi(text, &size)) return Internal("'", text, "' is not a size");
+    sizes.push_back(size);
+  }
+  std::vector<std::optional<AtomicFile>> copies(sources_.size());
+  for (size_t i = 0; i < sources_.size(); ++i) {
+    if (sizes[static_cast<size_t>(sources_[i])] == 0) continue;
+    StatusOr<AtomicFile> made = AtomicFile::Create(received[i]);
+    if (made.ok()) copies[i].emplace(*std::move(made));
+    if (status.ok()) status = made.status();
+  }
+  const int64_t most = *std::max_element(sizes.begin(), sizes.end());
+  for (int64_t offset = 0; offset < most; offset += kBlock) {
+    CommHandlePtr sent;
+    Tensor block;
+    if (const int64_t size = BlockAt(bytes, offset); size > 0) {
+      block = Empty({size}, DType::kUInt8);
+      std::memcpy(block.raw_data(), file->data() + offset, static_cast<size_t>(size));
+      sent = world_.Send(block, copies_to_, kCopyTag);
+    }
+    for (size_t i = 0; i < sources_.size(); ++i) {
+      const int64_t size = BlockAt(sizes[static_cast<size_t>(sources_[i])], offset);
+      if (size == 0) continue;
+      const Tensor part = Empty({size}, DType::kUInt8);
+      world_.Receive(part, sources_[i], kCopyTag)->Wait();
+      if (!copies[i] || !status.ok()) continue;
+      status = copies[i]->Append(part.raw_data(), static_cast<size_t>(size));
+    }
+    if (sent != nullptr) sent->Wait();
+  }
+  for (std::optional<AtomicFile>& copy : copies) {
+    if (copy && status.ok()) status = copy->Commit();
+  }
+  return status;
+}
+
+// A rank for each host.
+Status MemoryCheckpoints::RemoveOlder() const {
+  if (makers_[static_cast<size_t>(world_.rank())] != world_.rank()) return OkStatus();
+  const std::vector<int64_t> steps = ListCheckpoints(here_.folder);
+  for (size_t i = 0; i + kKept < steps.size(); ++i) {
+    TESSERA_RETURN_IF_ERROR(RemoveAll(CheckpointPath(here_.folder, steps[i])));
+  }
+  return OkStatus();
+}
+
+StatusOr<std::optional<Checkpoint>> MemoryCheckpoints::FindNewest() const {
+  std::map<int64_t, int> ranks_with;  // by step
+  const std::string mine = absl::StrJoin(ListCheckpoints(here_.folder), ",");
+  for (const std::string& steps : GatherStrings(world_, mine)) {
+    for (const absl::string_view text : absl::StrSplit(steps, ',', absl::SkipEmpty())) {
+      int64_t step = 0;
+      if (absl::SimpleAtoi(text, &step)) ++ranks_with[step];
+    }
+  }
+  for (auto at = ranks_with.rbegin(); at != ranks_with.rend(); ++at) {
+    if (at->second < world_.size()) continue;
+    StatusOr<Checkpoint> opened = Checkpoint::Open(CheckpointPath(here_.folder, at->first), world_);
+    if (opened.ok()) return *std::move(opened);
+  }
+  return std::nullopt;
+}
+
+}  // namespace tessera::dist
