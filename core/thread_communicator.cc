@@ -9,6 +9,7 @@
 #include <map>
 #include <mutex>
 #include <numeric>
+#include <optional>
 #include <thread>
 #include <tuple>
 #include <vector>
@@ -32,7 +33,9 @@ struct Contribution {
   Tensor out;
   int color = 0;
   int key = 0;
-  const std::vector<int64_t>* counts = nullptr;  // of `in`, where ranks may bring other numbers
+  // Of `in`, where ranks may bring other numbers. A copy: a rank whose check fails leaves while
+  // others still read it.
+  std::optional<std::vector<int64_t>> counts = std::nullopt;
 };
 
 // The state shared by the ranks of one group. One mutex serves all groups of a run (`abort`).
@@ -137,7 +140,7 @@ class ThreadCommunicator final : public Communicator {
     CheckCounts(*this, out, receive_counts, in, send_counts);
     if (in.device().is_meta()) return CompletedHandle();
     Contribution mine = {"", in, out};
-    mine.counts = &send_counts;
+    mine.counts = send_counts;
     Exchange("all_to_all", mine, [&](const auto& all) {
       int64_t place = 0;
       for (size_t r = 0; r < all.size(); ++r) {
@@ -224,7 +227,7 @@ class ThreadCommunicator final : public Communicator {
   void Exchange(const char* operation, Contribution mine, Body body) {
     mine.contract = operation;
     if (mine.in.defined()) mine.contract += Concat(" of ", mine.in.dtype());
-    if (mine.in.defined() && mine.counts == nullptr) {
+    if (mine.in.defined() && !mine.counts) {
       mine.contract += Concat(" x ", mine.in.numel());
     }
     if (mine.in.defined()) {

@@ -485,14 +485,12 @@ void FillAround(std::mt19937& random, int exponent, Operand& x) {
 
 TEST(GemmBits, OfBFloat16AreTheChainOfPairs) {
   ForEachPairKernels([&](Tiles tiles) {
-    // Real tiles are described in prose and code that nobody has compared with these ones.
-    const bool real = tiles == Tiles::kReal;
-    int64_t elements = 0, differing = 0;
     std::mt19937 random(9);
     for (int64_t k : {1, 2, 7, 31, 32, 33, 64, 101, static_cast<int>(kGemmDepthBlock) + 35}) {
       for (int64_t m : {1, 2, 4, 5, 8, 9, 98, 130}) {
         for (int round = 0; round < 4; ++round) {
-          // The last with sums of which many are below the normal numbers.
+          // The last with sums of which many are below the normal numbers, which pairs take for
+          // zero.
           const int64_t n = round == 1 ? 49 : 33;
           Operand a = MakeOperand(DType::kBFloat16, m, k, {round == 1, round});
           Operand b = MakeOperand(DType::kBFloat16, k, n, {round != 2, round, round == 3 ? 2 : 1});
@@ -505,23 +503,20 @@ TEST(GemmBits, OfBFloat16AreTheChainOfPairs) {
           args.alpha = round == 0 ? 1.0f : 0.7f;
           args.accumulate = round == 1;
           Gemm(args);
-          if (real) CheckAgainstNaive(a, b, c, before, args);
+          if (round != 3) CheckAgainstNaive(a, b, c, before, args);
           PairChain chain(tiles != Tiles::kNone);
           for (int64_t i = 0; i<m; i += m> 9 ? 7 : 1) {
             for (int64_t j = 0; j < n; ++j) {
               const int64_t at = c.Offset(i, j);
               const float want =
                   chain.Element(a, b, i, j, args, static_cast<float>(before.Get(at)));
-              ++elements;
-              differing += BitsOf(c.Get(at)) != BitsOf(want) ? 1 : 0;
-              ASSERT_TRUE(real || differing == 0)
+              ASSERT_EQ(BitsOf(c.Get(at)), BitsOf(want))
                   << m << "x" << n << "x" << k << ", round " << round << " at " << i << ", " << j;
             }
           }
         }
       }
     }
-    if (real) std::cout << differing << " of " << elements << " elements not as documented\n";
   });
 }
 
