@@ -192,7 +192,10 @@ void Agent::Obey(const Order& order) {
   if (order.generation != report_.generation) Prepare(order);
   if (order.command == Command::kFetch) return Fetch(order);
   if (report_.phase == HostPhase::kReady && !has_started_) StartRanks(order);
-  if (order.command != Command::kSignal || signalled_ == order.generation) return;
+  // Before its first step a process may not have a handler yet.
+  const bool has_stepped = std::all_of(
+      ranks_.begin(), ranks_.end(), [](const auto& rank) { return rank.second.report.step >= 0; });
+  if (order.command != Command::kSignal || signalled_ == order.generation || !has_stepped) return;
   signalled_ = order.generation;
   for (const auto& [rank, child] : ranks_) {
     if (child.report.is_running) kill(child.pid, static_cast<int>(order.signal));
