@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/trace/compare_traces.h"
 
+#include <fstream>
+
 #include "core/thread_communicator.h"
 #include "models/model_keys.h"
 #include "ops/elementwise/elementwise.h"
 #include "train/testing/small_runs.h"
+#include "train/trace/digest_trace.h"
 
 namespace tessera::train {
 namespace {
@@ -111,6 +114,19 @@ TEST_F(CompareTracesTest, AnOperationIsNamedWithItsMicroBatch) {
   EXPECT_EQ(Difference(good, good), "");
   const auto none = CompareTraces(good.out, root_);
   EXPECT_NE(Message(none.status()).find("no step is traced in both"), std::string::npos);
+}
+
+TEST_F(CompareTracesTest, ADamagedRowIsNamed) {
+  const RunConfig one = Traced("one");
+  Run(one);
+  const RunConfig damaged = Traced("damaged");
+  Run(damaged);
+  for (const char* row : {"{", "[]", "{\"loss\": \"0x1p+0\"}", "{\"step\": \"one\"}"}) {
+    const std::string path = DigestFile(damaged.out, 0);
+    std::ofstream(path) << row << "\n";
+    const auto found = CompareTraces(one.out, damaged.out);
+    EXPECT_EQ(Message(found.status()), path + ":1: is not a row of digests") << row;
+  }
 }
 
 TEST_F(CompareTracesTest, AResumedRunHasTheRecordOfTheWhole) {

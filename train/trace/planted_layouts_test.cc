@@ -8,6 +8,7 @@
 
 #include "autograd/autograd.h"
 #include "train/testing/traced_runs.h"
+#include "train/trace/digest.h"
 #include "train/trace/digest_trace.h"
 
 namespace tessera::train {
@@ -95,7 +96,12 @@ class PlantedLayoutsTest : public TracedRuns {
     const auto x = Retake(good.out, *found.in_a);
     ASSERT_TRUE(x.ok()) << Message(x.status());
     if (found.in_b->kind == TracedTensor::Kind::kGradients) bad.zero = 0;  // as Retake does
-    const std::string first = FirstOf(*x, RetakeWith(bad, layout.ranks, fault, *found.in_b));
+    const std::vector<RetakenTensor> y = RetakeWith(bad, layout.ranks, fault, *found.in_b);
+    if (found.in_b->kind == TracedTensor::Kind::kState) {
+      ASSERT_EQ(y.size(), 1u);
+      EXPECT_EQ(DigestOf(y.front().data), found.in_b->digest);
+    }
+    const std::string first = FirstOf(*x, y);
     EXPECT_NE(first.find(element), std::string::npos) << found.difference << ": " << first;
     EXPECT_LT(watch.seconds(), kMostSeconds);
   }

@@ -120,7 +120,7 @@ StatusOr<std::vector<RetakenTensor>> Retake(const std::string& out, const Traced
       DigestOf(whole.front().data) != wanted.digest) {
     whole.clear();
   }
-  // As the backward pass reaches them.
+  // From the model's end, about as the backward pass reaches them.
   if (wanted.kind == TracedTensor::Kind::kGradients) std::reverse(whole.begin(), whole.end());
   return whole;
 }

@@ -75,9 +75,10 @@ Shape IndexOf(int64_t i, const Shape& shape);
 
 // Takes the steps of the run in `out` again, from its newest checkpoint before that step or from
 // its beginning, on as many ranks as the run had, which are threads of this process, and gives what
-// `wanted` names; empty where this program gives other bits than the run had. Gradients are taken
-// with whole gradients on every data-parallel rank (zero 0). The run's folder gets nothing new.
-// Fails where the run's configuration, data or model are missing.
+// `wanted` names; empty where this program gives other bits than the run had. Gradients come
+// from the model's end, and are taken with whole gradients on every data-parallel rank (zero 0).
+// The run's folder gets nothing new. Fails where the run's configuration, data or model are
+// missing.
 StatusOr<std::vector<RetakenTensor>> Retake(const std::string& out, const TracedTensor& wanted);
 
 }  // namespace tessera::train
