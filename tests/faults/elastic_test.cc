@@ -31,6 +31,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
+using namespace std::chrono_literals;
 using Strings = std::vector<std::string>;
 
 // Words of a process's command line; none for one that is gone.
@@ -191,6 +192,7 @@ TEST_F(ElasticTest, KilledRanksStartAgain) {
 struct Layout {
   const char* name;
   Strings flags;
+  friend void PrintTo(const Layout& layout, std::ostream* out) { *out << layout.name; }
 };
 class ElasticLayoutTest : public ElasticTest, public testing::WithParamInterface<Layout> {};
 
@@ -246,7 +248,7 @@ TEST_F(ElasticTest, AFailureOfTheRunItselfIsNotTriedForever) {
   Process run(Launch({"--num-gpus", "2", "--max-restarts", "50"}, Train(out, 40, {"--lr", "1e30"})),
               out + "_log");
   EXPECT_EQ(run.ExitCode(), 1);
-  EXPECT_LE(Events(out, "left").size(), 3u) << ReadText(out + "/events.jsonl");
+  EXPECT_LE(Events(out, "left").size(), 2u) << ReadText(out + "/events.jsonl");
 }
 
 TEST_F(ElasticTest, WrongCommandLinesAreOneLine) {
@@ -312,7 +314,8 @@ class ElasticNetworkTest : public ElasticTest {
   static constexpr int kHosts = 4;
 
   void SetUp() override {
-    auto network = LossyNetwork::Open({.hosts = kHosts + 1, .loss = 0.005});
+    auto network =
+        LossyNetwork::Open({.hosts = kHosts + 1, .delay = 500us, .jitter = 300us, .loss = 0.002});
     if (!network.ok()) GTEST_SKIP() << "needs root: " << Message(network.status());
     network_ = *std::move(network);
     folder_ = root_ + "/network";
@@ -347,7 +350,7 @@ class ElasticNetworkTest : public ElasticTest {
 TEST_F(ElasticNetworkTest, KillsStopsPartitionsAndJoins) {
   const char* const wanted = std::getenv("TESSERA_ELASTIC_EVENTS");
   const size_t events = wanted == nullptr ? 7 : static_cast<size_t>(std::atoi(wanted));
-  const int steps = static_cast<int>(events) * 45 + 40;
+  const int steps = static_cast<int>(events) * 12 + 40;
   const std::string out = folder_ + "/run", whole = folder_ + "/whole";
   Process undisturbed(
       Train(whole, steps, {"--gradient-accumulation-steps", "8", "--save-strategy", "no"}),

@@ -313,11 +313,15 @@ void Membership::FindCause() {
   }
   if (killed.empty() && external_) return;
   external_ = external_ || !killed.empty();
+  std::map<std::pair<std::string, std::string>, std::vector<int64_t>> ranks;  // by host and reason
   for (const auto& [rank, host] : killed.empty() ? failed : killed) {
+    ranks[{host, HowItEnded(*rank)}].push_back(rank->rank);
+  }
+  for (const auto& [key, numbers] : ranks) {
     events_.push_back({{"event", "left"},
-                       {"host", host},
-                       {"ranks", {rank->rank}},
-                       {"reason", HowItEnded(*rank)},
+                       {"host", key.first},
+                       {"ranks", numbers},
+                       {"reason", key.second},
                        {"step", last_step_}});
   }
 }
