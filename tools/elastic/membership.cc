@@ -51,7 +51,7 @@ Order Membership::Report(const AgentReport& report, const std::string& address, 
   host.address = address;
   host.heard = now;
   if (is_new) {
-    events_.push_back({{"event", "joined"}, {"host", report.host}, {"slots", report.slots}});
+    Tell({{"event", "joined"}, {"host", report.host}, {"slots", report.slots}});
   }
   Advance(now);
   return OrderFor(host);
@@ -70,9 +70,8 @@ void Membership::LoseHost(const std::string& name, const std::string& reason, do
     Json ranks = Json::array();
     for (int64_t i = 0; i < host.ranks; ++i) ranks.push_back(host.first_rank + i);
     event["ranks"] = std::move(ranks);
-    event["step"] = last_step_;
   }
-  events_.push_back(std::move(event));
+  Tell(std::move(event));
   if (!took_part) return;
   external_ = true;
   StopGeneration(now);
@@ -181,10 +180,10 @@ void Membership::Fetch(double now) {
   for (const auto& [name, host] : hosts_) {
     if (host.ranks == 0) continue;
     if (IsIn(host) && host.report.phase == HostPhase::kFailed) {
-      events_.push_back({{"event", "fetch_failed"},
-                         {"host", name},
-                         {"step", memory_step_},
-                         {"reason", host.report.problem}});
+      Tell({{"event", "fetch_failed"},
+            {"host", name},
+            {"step", memory_step_},
+            {"reason", host.report.problem}});
       fetch_failed_ = external_ = true;
       StopGeneration(now);
       return;
@@ -248,7 +247,7 @@ void Membership::LookForSteps(double now) {
       event["lost_steps"] = std::max<int64_t>(0, step_before_ - begun_at);
       event["seconds"] = now - *std::exchange(lost_at_, std::nullopt);
     }
-    events_.push_back(std::move(event));
+    Tell(std::move(event));
   }
   last_step_ = newest;
 }
@@ -273,12 +272,12 @@ void Membership::LookForSlowRanks() {
     if (steps != kSlowSteps) continue;
     for (const auto& [name, host] : hosts_) {
       if (rank < host.first_rank || rank >= host.first_rank + host.ranks) continue;
-      events_.push_back({{"event", "slow"},
-                         {"host", name},
-                         {"ranks", {rank}},
-                         {"step", last_step_},
-                         {"seconds_of_step", took},
-                         {"median", median}});
+      Tell({{"event", "slow"},
+            {"host", name},
+            {"ranks", {rank}},
+            {"step", last_step_},
+            {"seconds_of_step", took},
+            {"median", median}});
     }
   }
 }
@@ -318,11 +317,7 @@ void Membership::FindCause() {
     ranks[{host, HowItEnded(*rank)}].push_back(rank->rank);
   }
   for (const auto& [key, numbers] : ranks) {
-    events_.push_back({{"event", "left"},
-                       {"host", key.first},
-                       {"ranks", numbers},
-                       {"reason", key.second},
-                       {"step", last_step_}});
+    Tell({{"event", "left"}, {"host", key.first}, {"ranks", numbers}, {"reason", key.second}});
   }
 }
 
@@ -355,7 +350,7 @@ void Membership::FinishStop(double now) {
 
 void Membership::End(int code, const std::string& message) {
   phase_ = Phase::kOver;
-  events_.push_back({{"event", "ended"}, {"code", code}, {"step", last_step_}});
+  Tell({{"event", "ended"}, {"code", code}});
   outcome_ = {.code = code, .message = message};
 }
 
@@ -405,6 +400,11 @@ std::vector<Membership::Host*> Membership::HostsInOrder() {
     if (!Expects(name)) ordered.push_back(&host);
   }
   return ordered;
+}
+
+void Membership::Tell(Json event) {
+  if (!event.contains("step")) event["step"] = std::max<int64_t>(0, last_step_);
+  events_.push_back(std::move(event));
 }
 
 std::vector<Json> Membership::TakeEvents() { return std::exchange(events_, {}); }

@@ -97,6 +97,8 @@ class Membership {
   void FindCause();
   void LoseHost(const std::string& host, const std::string& reason, double now);
   void End(int code, const std::string& message);
+  // Adds a row, with the last step where it names none.
+  void Tell(nlohmann::ordered_json event);
   Order OrderFor(const Host& host) const;
   // Whether the host has taken up the present generation.
   bool IsIn(const Host& host) const;

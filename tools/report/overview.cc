@@ -18,6 +18,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
+constexpr size_t kMostEvents = 200;
 constexpr size_t kMostSampleSets = 20, kMostSampleLines = 50;
 
 struct Fact {
@@ -296,7 +297,63 @@ void WriteEpochs(const RunRecord& run, Markup* out) {
   out->Close().Close().Close();
 }
 
+// --- Ranks ---------------------------------------------------------------------------------------
+
+void WriteEvents(const RunRecord& run, Markup* out) {
+  OpenScroll("Ranks of " + run.name, out);
+  out->Open("table", {{"class", "keys"}}).Open("thead").Open("tr");
+  for (const char* title :
+       {"Step", "Event", "Hosts and ranks", "Reason", "Steps lost", "Seconds lost"}) {
+    out->Leaf("th", {{"scope", "col"}}, title);
+  }
+  out->Close().Close().Open("tbody");
+  const size_t shown = std::min(run.events.size(), kMostEvents);
+  for (size_t i = run.events.size() - shown; i < run.events.size(); ++i) {
+    const RankEvent& event = run.events[i];
+    out->Open("tr").Leaf("th", {{"scope", "row"}}, Steps(event.step));
+    for (const std::string& cell : {event.kind, event.where, event.what}) out->Leaf("td", {}, cell);
+    out->Leaf("td", {}, event.lost_steps ? Steps(*event.lost_steps) : "");
+    out->Leaf("td", {}, event.lost_seconds ? NumberText(*event.lost_seconds, Unit::kNone) : "");
+    out->Close();
+  }
+  out->Close().Close().Close();
+  if (shown < run.events.size()) {
+    out->Leaf("p", {{"class", "remark"}}, "Earlier ones are in events.jsonl");
+  }
+}
+
+// "12 times ranks started again; 31 steps and 14.2 s were lost".
+std::string LossText(const RunRecord& run) {
+  int64_t starts = 0, steps = 0;
+  double seconds = 0;
+  for (const RankEvent& event : run.events) {
+    if (!event.lost_seconds) continue;
+    ++starts;
+    steps += event.lost_steps.value_or(0);
+    seconds += *event.lost_seconds;
+  }
+  return Concat(starts,
+                starts == 1 ? " time ranks started again; " : " times ranks started again; ", steps,
+                " steps and ", NumberText(seconds, Unit::kNone), " s were lost");
+}
+
 }  // namespace
+
+Markup RankEvents(const std::vector<RunRecord>& runs) {
+  Markup out;
+  const bool any = std::any_of(runs.begin(), runs.end(),
+                               [](const RunRecord& run) { return !run.events.empty(); });
+  if (!any) return out;
+  out.Open("section").Leaf("h2", {}, "Ranks that left and joined");
+  for (size_t i = 0; i < runs.size(); ++i) {
+    if (runs[i].events.empty()) continue;
+    WriteRunHeading(runs, i, &out);
+    out.Leaf("p", {{"class", "remark"}}, LossText(runs[i]));
+    WriteEvents(runs[i], &out);
+  }
+  out.Close();
+  return out;
+}
 
 Markup Overview(const std::vector<RunRecord>& runs) {
   Markup out;

@@ -21,6 +21,9 @@ Markup Configuration(const std::vector<RunRecord>& runs);
 // The newest samples of each run, earlier ones behind them. Empty where there are none.
 Markup SamplesOf(const std::vector<RunRecord>& runs);
 
+// What happened to the ranks of elastic runs, and what it cost: a table for each.
+Markup RankEvents(const std::vector<RunRecord>& runs);
+
 // A table for each run that has epochs.
 Markup Epochs(const std::vector<RunRecord>& runs);
 

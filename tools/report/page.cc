@@ -62,7 +62,10 @@ std::string MakePage(const std::vector<RunRecord>& runs, const PageOptions& opti
   TESSERA_CHECK(!runs.empty(), "report", "there are no runs");
   Markup main;
   main.Append(Overview(runs)).Append(Charts(runs)).Append(Pipelines(runs));
-  main.Append(SamplesOf(runs)).Append(Epochs(runs)).Append(Configuration(runs));
+  main.Append(RankEvents(runs))
+      .Append(SamplesOf(runs))
+      .Append(Epochs(runs))
+      .Append(Configuration(runs));
   return net::Fill(kPageAssets.html, {{"title", Escaped(TitleOf(runs))},
                                       {"policy", net::SecurityPolicy(kPageAssets)},
                                       {"refresh", std::to_string(options.refresh_ms)},

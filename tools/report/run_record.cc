@@ -82,6 +82,42 @@ Status ReadEpochs(const std::string& folder, RunRecord* run) {
   });
 }
 
+// A value as a cell shows it: "hostA", "0, 1".
+std::string CellOf(const ordered_json& row, const char* key) {
+  const auto found = row.find(key);
+  if (found == row.end()) return "";
+  if (found->is_string()) return found->get<std::string>();
+  if (!found->is_array()) return found->dump();
+  std::string cell;
+  for (const ordered_json& item : *found) {
+    cell +=
+        Concat(cell.empty() ? "" : ", ", item.is_string() ? item.get<std::string>() : item.dump());
+  }
+  return cell;
+}
+
+Status ReadEvents(const std::string& folder, RunRecord* run) {
+  const std::string path = JoinPath(folder, "events.jsonl");
+  if (!PathExists(path)) return OkStatus();
+  return ForEachRow(path, [&](const Row& row) {
+    RankEvent event = {.step = row.step, .kind = CellOf(row.json, "event")};
+    event.where = CellOf(row.json, row.json.contains("hosts") ? "hosts" : "host");
+    const std::string ranks = CellOf(row.json, "ranks");
+    if (event.kind == "started") {
+      event.what = Concat(ranks, " ranks from ", CellOf(row.json, "from"));
+    } else {
+      if (!ranks.empty()) event.where += Concat(": ranks ", ranks);
+      event.what = CellOf(row.json, "reason");
+    }
+    if (row.json.contains("seconds")) event.lost_seconds = NumberOf(row.json["seconds"]);
+    if (const auto steps = row.json.find("lost_steps");
+        steps != row.json.end() && steps->is_number_integer()) {
+      event.lost_steps = steps->get<int64_t>();
+    }
+    run->events.push_back(std::move(event));
+  });
+}
+
 StatusOr<ordered_json> ReadObject(const std::string& path) {
   TESSERA_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
   ordered_json json = ParseOrderedJson(text, path).value_or(ordered_json());
@@ -224,6 +260,7 @@ StatusOr<RunRecord> ReadRun(const std::string& path) {
   TESSERA_RETURN_IF_ERROR(ReadMetrics(path, &run));
   TESSERA_RETURN_IF_ERROR(ReadSamples(path, &run));
   TESSERA_RETURN_IF_ERROR(ReadEpochs(path, &run));
+  TESSERA_RETURN_IF_ERROR(ReadEvents(path, &run));
   TESSERA_RETURN_IF_ERROR(ReadPipeline(path, &run));
   const std::string config = JoinPath(path, "config.json");
   if (PathExists(config)) {

@@ -44,6 +44,16 @@ struct Epoch {
   std::vector<std::pair<std::string, double>> values = {};  // in the file's order; NaN: not finite
 };
 
+// `events.jsonl`: what happened to the ranks of an elastic run (tools/elastic/membership.h).
+struct RankEvent {
+  int64_t step = 0;        // that was done last
+  std::string kind = {};   // "joined", "left", "started", "slow", "ended"
+  std::string where = {};  // hosts and ranks
+  std::string what = {};   // the reason, or what the ranks continued from
+  std::optional<int64_t> lost_steps = {};
+  std::optional<double> lost_seconds = {};
+};
+
 // `pipeline.json` (train/report/pipeline_timeline.h).
 struct StageAction {
   std::string kind;
@@ -65,6 +75,7 @@ struct RunRecord {
   std::map<std::string, Curve> curves;  // by the name that rows have for it
   std::vector<Samples> samples;
   std::vector<Epoch> epochs;
+  std::vector<RankEvent> events;
   std::optional<PipelineTimeline> pipeline;
   nlohmann::ordered_json config = nlohmann::ordered_json::object();
   RunState state = RunState::kStopped;

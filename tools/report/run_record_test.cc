@@ -130,6 +130,23 @@ TEST_F(RunRecordTest, ReadsSamplesAndEpochs) {
   EXPECT_TRUE(std::isnan(run.epochs[0].values[2].second));
 }
 
+TEST_F(RunRecordTest, ReadsWhatHappenedToRanks) {
+  Write("run/events.jsonl",
+        "{\"event\":\"left\",\"host\":\"a\",\"ranks\":[2,3],\"reason\":\"silent\",\"step\":7}\n"
+        "{\"event\":\"started\",\"generation\":2,\"ranks\":4,\"hosts\":[\"a\",\"b\"],"
+        "\"from\":\"memory\",\"step\":5,\"lost_steps\":2,\"seconds\":1.25}\n");
+  const RunRecord run = Read();
+  ASSERT_EQ(run.events.size(), 2u);
+  EXPECT_EQ(run.events[0].where, "a: ranks 2, 3");
+  EXPECT_EQ(run.events[0].what, "silent");
+  EXPECT_EQ(run.events[0].step, 7);
+  EXPECT_FALSE(run.events[0].lost_steps);
+  EXPECT_EQ(run.events[1].where, "a, b");
+  EXPECT_EQ(run.events[1].what, "4 ranks from memory");
+  EXPECT_EQ(run.events[1].lost_steps, 2);
+  EXPECT_EQ(run.events[1].lost_seconds, 1.25);
+}
+
 TEST_F(RunRecordTest, ReadsThePipelinesTimeline) {
   Write("run/pipeline.json",
         R"({"step":6,"stages":[{"stage":0,"actions":[{"kind":"forward","chunk":0,"micro_batch":1,)"
