@@ -4,11 +4,10 @@
 #include <algorithm>
 #include <cstring>
 #include <map>
+#include <sstream>
+#include <string>
 #include <utility>
 
-#include "absl/strings/numbers.h"
-#include "absl/strings/str_join.h"
-#include "absl/strings/str_split.h"
 #include "base/file.h"
 #include "dist/checkpoint/rank_writer.h"
 #include "dist/comm/agreement.h"
@@ -78,9 +77,7 @@ Status MemoryCheckpoints::CopyFiles(const std::string& own,
   const int64_t bytes = file ? static_cast<int64_t>(file->size()) : 0;
   std::vector<int64_t> sizes;
   for (const std::string& text : GatherStrings(world_, std::to_string(bytes))) {
-    int64_t size = 0;
-    if (!absl::SimpleAtoi(text, &size)) return Internal("'", text, "' is not a size");
-    sizes.push_back(size);
+    sizes.push_back(std::stoll(text));
   }
   std::vector<std::optional<AtomicFile>> copies(sources_.size());
   for (size_t i = 0; i < sources_.size(); ++i) {
@@ -125,13 +122,12 @@ Status MemoryCheckpoints::RemoveOlder() const {
 }
 
 StatusOr<std::optional<Checkpoint>> MemoryCheckpoints::FindNewest() const {
+  std::string mine;
+  for (const int64_t step : ListCheckpoints(here_.folder)) mine += Concat(step, " ");
   std::map<int64_t, int> ranks_with;  // by step
-  const std::string mine = absl::StrJoin(ListCheckpoints(here_.folder), ",");
   for (const std::string& steps : GatherStrings(world_, mine)) {
-    for (const absl::string_view text : absl::StrSplit(steps, ',', absl::SkipEmpty())) {
-      int64_t step = 0;
-      if (absl::SimpleAtoi(text, &step)) ++ranks_with[step];
-    }
+    std::istringstream words(steps);
+    for (int64_t step = 0; words >> step;) ++ranks_with[step];
   }
   for (auto at = ranks_with.rbegin(); at != ranks_with.rend(); ++at) {
     if (at->second < world_.size()) continue;
