@@ -45,7 +45,9 @@ void AddTopLevel(ForeignTable* table) {
        Refused("keep_in_fp32_modules", "a model has one dtype", {Json::array()}),
        Refused("amp", "use fp16 or bf16"),
        Refused("autotuning", "nothing tunes itself"),
-       Refused("elasticity", "the ranks of a run are fixed; a checkpoint loads on any number"),
+       Refused("elasticity",
+               "`tessera launch --max-restarts N --min-ranks K`; a checkpoint loads on any number "
+               "of ranks"),
        Refused("sparse_attention", "attention is dense"),
        Refused("curriculum_learning", "the order of data is a permutation"),
        Refused("data_efficiency", "the order of data is a permutation"),
