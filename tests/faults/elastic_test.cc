@@ -275,6 +275,16 @@ TEST_F(ElasticTest, WrongCommandLinesAreOneLine) {
   }
 }
 
+TEST_F(ElasticTest, AFolderForMemoryThatIsMissingIsNamed) {
+  const std::string out = root_ + "/no_memory";
+  setenv("TESSERA_MEMORY_FOLDER", (root_ + "/nowhere").c_str(), 1);
+  Process run(Launch({"--num-gpus", "2", "--max-restarts", "5"}, Train(out, 5)), out + "_log");
+  unsetenv("TESSERA_MEMORY_FOLDER");
+  EXPECT_EQ(run.ExitCode(), 1);
+  EXPECT_NE(run.Errors().find("error: host 'localhost': " + root_ + "/nowhere"), std::string::npos)
+      << run.Errors();
+}
+
 // A launcher that is killed leaves no rank behind, and the same command with --resume continues.
 TEST_F(ElasticTest, AKilledLauncherLeavesNothingBehind) {
   const std::string out = root_ + "/launcher", whole = out + "_whole";

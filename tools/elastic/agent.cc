@@ -33,8 +33,11 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+constexpr char kMemoryFolder[] = "/dev/shm";
 constexpr std::chrono::milliseconds kBetweenReports{100};
-constexpr double kGiveUp = 60;  // seconds without a coordinator
+// Seconds without a coordinator: before it has come, and after it has gone.
+constexpr double kAwaitFirst = 600;
+constexpr double kGiveUp = 60;
 
 double SecondsSince(Clock::time_point t) {
   return std::chrono::duration<double>(Clock::now() - t).count();
@@ -127,6 +130,7 @@ class Agent {
   bool has_started_ = false;  // the ranks of this generation
   int64_t signalled_ = 0;     // the generation that was given a signal
   double silence_ = 10;
+  bool has_heard_ = false;
   Clock::time_point heard_ = Clock::now();  // when a question was asked that has been answered
   std::optional<net::HttpClient> client_;
   bool is_over_ = false;
@@ -138,13 +142,15 @@ int Agent::Run() {
     LookAtRanks();
     if (const std::optional<Order> order = Ask()) {
       heard_ = asked;
+      has_heard_ = true;
       Obey(*order);
     } else if (SecondsSince(heard_) > silence_ / 2) {
       KillRanks();
     }
-    if (SecondsSince(heard_) > silence_ / 2 + kGiveUp) {
+    const double patience = silence_ / 2 + (has_heard_ ? kGiveUp : kAwaitFirst);
+    if (SecondsSince(heard_) > patience) {
       std::cerr << Concat("error: host '", options_.host, "': no word from ", options_.coordinator,
-                          " for ", silence_ / 2 + kGiveUp, " s\n");
+                          " for ", patience, " s\n");
       return 1;
     }
     std::this_thread::sleep_until(asked + kBetweenReports);
@@ -182,14 +188,19 @@ void Agent::Obey(const Order& order) {
     is_over_ = true;
     return;
   }
-  if (const Status opened = OpenMemory(order); !opened.ok()) return Fail(opened);
-  if (order.command == Command::kWait) {
-    KillRanks();
-    memory_->RemoveAfter(order.newest);
-    if (report_.phase != HostPhase::kFailed) report_.phase = HostPhase::kIdle;
+  const bool waits = order.command == Command::kWait;
+  if (waits) KillRanks();
+  if (!waits && order.generation != report_.generation) Prepare(order);
+  if (report_.phase == HostPhase::kFailed) return;
+  if (const Status opened = OpenMemory(order); !opened.ok()) {
+    if (!waits) Fail(opened);  // when it matters, which may be never
     return;
   }
-  if (order.generation != report_.generation) Prepare(order);
+  if (waits) {
+    memory_->RemoveAfter(order.newest);
+    report_.phase = HostPhase::kIdle;
+    return;
+  }
   if (order.command == Command::kFetch) return Fetch(order);
   if (report_.phase == HostPhase::kReady && !has_started_) StartRanks(order);
   // Before its first step a process may not have a handler yet.
@@ -204,9 +215,11 @@ void Agent::Obey(const Order& order) {
 
 Status Agent::OpenMemory(const Order& order) {
   if (memory_) return OkStatus();
-  const char* const root = std::getenv("TESSERA_MEMORY_FOLDER");
-  TESSERA_ASSIGN_OR_RETURN(
-      memory_, HostMemory::Open(root == nullptr ? "/dev/shm" : root, order.job, options_.host));
+  const char* const given = std::getenv("TESSERA_MEMORY_FOLDER");
+  const std::string root = given != nullptr             ? given
+                           : IsDirectory(kMemoryFolder) ? kMemoryFolder
+                                                        : "/tmp";
+  TESSERA_ASSIGN_OR_RETURN(memory_, HostMemory::Open(root, order.job, options_.host));
   files_->set_folder(memory_->folder());
   return OkStatus();
 }

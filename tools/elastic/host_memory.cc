@@ -79,7 +79,7 @@ StatusOr<HostMemory> HostMemory::Open(const std::string& root, const std::string
   const std::string name = Concat(kOurs, job, "-", host);
   TESSERA_ASSIGN_OR_RETURN(const std::vector<std::string> others, ListDirectory(root));
   for (const std::string& other : others) {
-    if (!other.starts_with(kOurs) || other == name) continue;
+    if (!other.starts_with(kOurs) || other.starts_with(Concat(kOurs, job))) continue;
     std::optional<train::RunLock> lock;
     const std::string folder = JoinPath(root, other);
     // One that belongs to another user cannot be locked either.

@@ -184,6 +184,7 @@ void Membership::Fetch(double now) {
             {"host", name},
             {"step", memory_step_},
             {"reason", host.report.problem}});
+      if (memory_step_ < 0) return End(1, Concat("host '", name, "': ", host.report.problem));
       fetch_failed_ = external_ = true;
       StopGeneration(now);
       return;
