@@ -359,7 +359,7 @@ class ElasticNetworkTest : public ElasticTest {
 
 TEST_F(ElasticNetworkTest, KillsStopsPartitionsAndJoins) {
   const char* const wanted = std::getenv("TESSERA_ELASTIC_EVENTS");
-  const size_t events = wanted == nullptr ? 7 : static_cast<size_t>(std::atoi(wanted));
+  const size_t events = wanted == nullptr ? 8 : static_cast<size_t>(std::atoi(wanted));
   const int steps = static_cast<int>(events) * 12 + 40;
   const std::string out = folder_ + "/run", whole = folder_ + "/whole";
   Process undisturbed(
@@ -386,7 +386,7 @@ TEST_F(ElasticNetworkTest, KillsStopsPartitionsAndJoins) {
     if (!Await(run, [&] { return !Events(out, "started").empty(); })) break;
     const int host = static_cast<int>(random() % kHosts);
     const std::vector<pid_t> ranks = Find(out, "");
-    const int kind = static_cast<int>(event % 7);
+    const int kind = static_cast<int>(event % 8);
     if (kind <= 2 && !ranks.empty()) {
       kill(ranks[random() % ranks.size()], SIGKILL);
       ++done["rank killed"];
@@ -408,6 +408,11 @@ TEST_F(ElasticNetworkTest, KillsStopsPartitionsAndJoins) {
       Await(run, [&] { return Events(out, "started").size() > starts; });
       network_->Cut(host, false);
       ++done["host cut off, and back later"];
+    } else if (kind == 7) {
+      run.Signal(SIGSTOP);  // for long enough that agents end their ranks
+      std::this_thread::sleep_for(3s);
+      run.Signal(SIGCONT);
+      ++done["launcher stopped, and continued"];
     }
     Await(run, [&] { return Events(out, "started").size() > starts; });
     std::this_thread::sleep_for(std::chrono::milliseconds(random() % 1500));
