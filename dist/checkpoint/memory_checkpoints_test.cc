@@ -56,6 +56,7 @@ void ShareFiles(const std::string& root, const std::vector<std::string>& hosts, 
     for (const fs::directory_entry& file :
          fs::directory_iterator(CheckpointPath(root + "/" + from, step))) {
       for (const std::string& to : hosts) {
+        if (to == from) continue;
         fs::copy(file, CheckpointPath(root + "/" + to, step), fs::copy_options::skip_existing);
       }
     }

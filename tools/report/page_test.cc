@@ -88,7 +88,7 @@ TEST(PageTest, TellsWhoLeftAndJoined) {
   }
   const Texts remarks = TextsOf(elements, "p", "remark");
   ASSERT_FALSE(remarks.empty());
-  EXPECT_EQ(remarks[0], "1 time ranks started again; 2 steps and 1.5 s were lost");
+  EXPECT_EQ(remarks[0], "1 time ranks started again; 2 steps and 1.500 s were lost");
 }
 
 TEST(PageTest, DrawsEverySeries) {
