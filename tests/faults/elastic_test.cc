@@ -275,6 +275,38 @@ TEST_F(ElasticTest, WrongCommandLinesAreOneLine) {
   }
 }
 
+// A rank that stands still for most of every step holds the others up.
+TEST_F(ElasticTest, ASlowRankIsNamed) {
+  const std::string out = root_ + "/slow";
+  Process run(Launch({"--num-gpus", "4", "--max-restarts", "0"},
+                     Train(out, 4000, {"--seq-len", "128", "--batch-size", "8"})),
+              out + "_log");
+  ASSERT_TRUE(Await(run, [&] { return !Events(out, "started").empty(); })) << run.Errors();
+  const std::vector<pid_t> ranks = Find(out, "");
+  ASSERT_EQ(ranks.size(), 4u);
+  const pid_t slow = ranks[2];
+  std::istringstream environment(ReadText("/proc/" + std::to_string(slow) + "/environ"));
+  int64_t number = -1;
+  for (std::string entry; std::getline(environment, entry, '\0');) {
+    if (entry.starts_with("RANK=")) number = std::atoi(entry.c_str() + 5);
+  }
+  const auto is_named = [&] {
+    const std::vector<nlohmann::json> events = Events(out, "slow");
+    return std::any_of(events.begin(), events.end(), [&](const nlohmann::json& event) {
+      return event["ranks"] == nlohmann::json({number});
+    });
+  };
+  EXPECT_TRUE(Await(run, [&] {
+    kill(slow, SIGSTOP);
+    std::this_thread::sleep_for(200ms);
+    kill(slow, SIGCONT);
+    std::this_thread::sleep_for(50ms);
+    return is_named();
+  })) << ReadText(out + "/events.jsonl");
+  run.Signal(SIGTERM);
+  EXPECT_EQ(run.ExitCode(), 0) << run.Errors();
+}
+
 TEST_F(ElasticTest, AFolderForMemoryThatIsMissingIsNamed) {
   const std::string out = root_ + "/no_memory";
   setenv("TESSERA_MEMORY_FOLDER", (root_ + "/nowhere").c_str(), 1);
