@@ -24,7 +24,7 @@ std::string JsonText(const nlohmann::ordered_json& json, int indent = -1) {
   return json.dump(indent, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }
 
-// Ranks say the same of what is not a number, whatever its sign bit.
+// Every rank prints a NaN alike, whatever its sign bit.
 std::string NumberText(double value) { return std::isnan(value) ? "nan" : Concat(value); }
 
 // A part at a time, as a wide copy of a whole tensor may not fit beside it. A dry run takes all of

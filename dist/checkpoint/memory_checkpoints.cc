@@ -62,7 +62,7 @@ Status MemoryCheckpoints::Save(int64_t step, const std::vector<CheckpointTensor>
 }
 
 // Sends this rank's file and writes those of `sources_` under the paths `received`. A rank that
-// cannot write goes on receiving, since the others go on sending.
+// cannot write continues to receive, since the others continue to send.
 Status MemoryCheckpoints::CopyFiles(const std::string& own,
                                     const std::vector<std::string>& received) const {
   const bool one_host = std::all_of(makers_.begin(), makers_.end(), [](int m) { return m == 0; });

@@ -167,7 +167,7 @@ TEST_F(DebuggingTest, AStepThatGoesWrongIsReplayed) {
   // The command replaces its own file, and no other.
   EXPECT_EQ(Output({"replay", file, "--outputs", tensors}), said);
   ExpectError({"replay", file, "--outputs", Write("notes.txt", "mine")}, 1, "notes.txt");
-  // Another number at the same operation is told, and another operation is an error.
+  // Replay tells of another number at the same operation, and fails at another operation.
   auto other = bad;
   other["numbers"]["first"] = bad["numbers"]["first"].get<int64_t>() + 1;
   std::ofstream(file) << other.dump();

@@ -47,7 +47,7 @@ std::string NewJob() {
   return text;
 }
 
-// This machine's address as `host` sees it: that of the interface by which packets leave for it.
+// This machine's address as `host` sees it: the address of the interface that leads to the host.
 StatusOr<std::string> AddressTowards(const std::string& host) {
   addrinfo hints = {};
   hints.ai_family = AF_UNSPEC;

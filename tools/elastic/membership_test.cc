@@ -11,7 +11,7 @@
 namespace tessera::tools {
 namespace {
 
-// A cluster in which every agent does at once what it is told, on a clock of its own.
+// A cluster with a simulated clock, in which every agent obeys its orders at once.
 class Cluster {
  public:
   explicit Cluster(MembershipOptions options)
