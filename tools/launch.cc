@@ -3,8 +3,6 @@
 #include "tools/launch.h"
 
 #include <signal.h>
-#include <spawn.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -17,6 +15,8 @@
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -27,6 +27,7 @@
 #include "dist/comm/launch_environment.h"
 #include "tools/command_line.h"
 #include "tools/commands.h"
+#include "tools/elastic/child.h"
 #include "tools/launch_elastic.h"
 #include "tools/settings.h"
 #include "train/foreign/accelerate_config.h"
@@ -108,61 +109,34 @@ Status RunNode(const LaunchPlan& plan, const std::string& gpu_ids) {
     action.sa_handler = [](int number) { stop_signal = number; };
     sigaction(signal, &action, nullptr);
   }
-  std::map<pid_t, int> running;
+  std::set<pid_t> running;
+  const auto signal_all = [&](int number) {
+    for (const pid_t pid : running) kill(pid, number);
+  };
   for (int64_t local = 0; local < plan.node->ranks; ++local) {
     std::vector<std::string> own = EnvironmentOf(*plan.node, local);
     if (!gpu_ids.empty()) own.push_back("CUDA_VISIBLE_DEVICES=" + gpu_ids);
-    std::vector<char*> environment;
-    for (std::string& entry : own) environment.push_back(entry.data());
-    for (char** entry = environ; *entry != nullptr; ++entry) {
-      const std::string_view old = *entry;
-      const std::string_view name = old.substr(0, old.find('=') + 1);
-      const bool is_own = std::any_of(own.begin(), own.end(), [&](const std::string& other) {
-        return other.starts_with(name);
-      });
-      if (!is_own) environment.push_back(*entry);
+    const StatusOr<pid_t> pid = StartChild(plan.arguments, own);
+    if (!pid.ok()) {
+      signal_all(SIGKILL);
+      return pid.status();
     }
-    environment.push_back(nullptr);
-    std::vector<std::string> words = plan.arguments;
-    std::vector<char*> pointers;
-    for (std::string& word : words) pointers.push_back(word.data());
-    pointers.push_back(nullptr);
-    // A group of their own: a terminal's interrupt reaches them once, through this process. (The
-    // second one would end a run without saving.)
-    posix_spawnattr_t attributes;
-    posix_spawnattr_init(&attributes);
-    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);
-    posix_spawnattr_setpgroup(&attributes, 0);
-    pid_t pid = -1;
-    const int error =
-        posix_spawn(&pid, pointers[0], nullptr, &attributes, pointers.data(), environment.data());
-    posix_spawnattr_destroy(&attributes);
-    if (error != 0) {
-      for (const auto& [other, rank] : running) kill(other, SIGKILL);
-      return Internal(words[0], ": ", std::strerror(error));
-    }
-    running[pid] = static_cast<int>(local);
+    running.insert(*pid);
   }
   int code = 0;
   auto stop_at = std::chrono::steady_clock::time_point::max();
   while (!running.empty()) {
-    if (const int number = stop_signal.exchange(0)) {
-      for (const auto& [pid, rank] : running) kill(pid, number);
-    }
-    if (std::chrono::steady_clock::now() > stop_at) {
-      for (const auto& [pid, rank] : running) kill(pid, SIGKILL);
-    }
-    int status = 0;
-    const pid_t ended = waitpid(-1, &status, WNOHANG);
-    if (ended <= 0) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(20));
-      continue;
-    }
-    running.erase(ended);
-    const int own = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-    if (own == 0 || code != 0) continue;
-    code = own;
-    stop_at = std::chrono::steady_clock::now() + kForTheOthers;
+    if (const int number = stop_signal.exchange(0)) signal_all(number);
+    if (std::chrono::steady_clock::now() > stop_at) signal_all(SIGKILL);
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    std::erase_if(running, [&](pid_t pid) {
+      const std::optional<int> ended = EndedChild(pid);
+      if (ended.value_or(0) != 0 && code == 0) {
+        code = *ended;
+        stop_at = std::chrono::steady_clock::now() + kForTheOthers;
+      }
+      return ended.has_value();
+    });
   }
   std::exit(code);
 }

@@ -361,9 +361,11 @@ Status Trainer::AfterElasticStep() {
   if (!elastic_) return OkStatus();
   const double waited = dist::SecondsWaited();
   const double worked = std::max(0.0, state_.seconds - (waited - std::exchange(waited_, waited)));
-  const std::string file = ProgressFile(elastic_->folder, mesh_.world()->rank());
+  progress_.begun_at = begun_at_;
+  progress_.step = state_.step;
+  progress_.worked += worked;
   // Where it cannot be written, the launcher misses a step's number and nothing else.
-  (void)WriteFileAtomically(file, Concat(begun_at_, " ", state_.step, " ", worked, "\n"));
+  (void)WriteProgress(elastic_->folder, mesh_.world()->rank(), progress_);
   const bool is_due = memory_ && state_.step % elastic_->interval == 0;
   if (!is_due || state_.step == state_.total_steps) return OkStatus();
   const Status saved = memory_->Save(state_.step, engine_->Tensors(), StateNow().ToJson());

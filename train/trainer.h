@@ -290,6 +290,7 @@ class Trainer {
   int64_t sound_step_ = -1;                     // the weights after it have given finite numbers
   const data::Tokenizer* tokenizer_ = nullptr;  // TrainOptions::tokenizer
   double waited_ = 0;                           // dist::SecondsWaited() at the step before
+  RankProgress progress_;                       // what an elastic run's launcher is told
   int64_t begun_at_ = 0;                        // the step this process began with
   std::chrono::steady_clock::time_point started_;
 };

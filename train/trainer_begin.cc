@@ -247,6 +247,9 @@ StatusOr<std::optional<dist::Checkpoint>> Trainer::CheckpointToResume(const Trai
       TESSERA_ASSIGN_OR_RETURN(checkpoint, checkpoints_.Open(options.resume_from, log_));
     }
   }
+  if (memory_) {
+    TESSERA_RETURN_IF_ERROR(memory_->RemoveAfter(checkpoint ? checkpoint->step() : -1));
+  }
   return checkpoint;
 }
 
@@ -262,10 +265,11 @@ StatusOr<ResumeState> Trainer::Resume(const TrainOptions& options) {
     log_.Info(Concat("no checkpoint in ", config_.out, ": starting afresh"));
     return ResumeState();
   }
+  progress_.from_memory = options.elastic && IsIn(options.elastic->folder, checkpoint->directory());
   // Of another run's folder this one's `out` gets none of the files.
-  const bool in_memory = options.elastic && IsIn(options.elastic->folder, checkpoint->directory());
+  const bool in_memory = GreatestOf(progress_.from_memory ? 1 : 0, mesh_) != 0;
   const bool is_own =
-      GreatestOf(in_memory || IsIn(config_.out, checkpoint->directory()) ? 1 : 0, mesh_) != 0;
+      in_memory || GreatestOf(IsIn(config_.out, checkpoint->directory()) ? 1 : 0, mesh_) != 0;
   const bool makes_room = mesh_.world()->rank() == 0 && !is_own;
   TESSERA_RETURN_IF_ERROR(Agree(mesh_, makes_room ? MakeRoom() : OkStatus()));
   TESSERA_RETURN_IF_ERROR(LoadFrom(*checkpoint));
@@ -284,8 +288,7 @@ StatusOr<ResumeState> Trainer::Resume(const TrainOptions& options) {
   evaluation_due_ = saved->evaluation_due && validates();
   epoch_end_due_ = saved->epoch_end_due;
   amends_ = is_own && (evaluation_due_ || epoch_end_due_);
-  checkpoints_.ContinueFrom(GreatestOf(in_memory ? 1 : 0, mesh_) != 0 ? NewestOnDisk()
-                                                                      : state_.step);
+  checkpoints_.ContinueFrom(in_memory ? NewestOnDisk() : state_.step);
   log_.Info(Concat("resuming from ", checkpoint->directory(), " at step ", state_.step));
   if (is_own) TESSERA_RETURN_IF_ERROR(checkpoints_.RemoveAfter(state_.step));
   return saved;

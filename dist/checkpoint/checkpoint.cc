@@ -3,16 +3,15 @@
 
 #include <algorithm>
 #include <charconv>
-#include <cstring>
 #include <map>
 #include <set>
 #include <string_view>
 #include <utility>
 
-#include "base/checksum.h"
 #include "base/file.h"
-#include "core/safetensors.h"
+#include "dist/checkpoint/piece_exchange.h"
 #include "dist/checkpoint/rank_writer.h"
+#include "dist/checkpoint/saved_files.h"
 #include "dist/comm/agreement.h"
 #include "nlohmann/json.hpp"
 
@@ -20,62 +19,6 @@ namespace tessera::dist {
 namespace {
 
 constexpr std::string_view kPrefix = "checkpoint-";
-
-// The files of a checkpoint, opened when first needed.
-class Files {
- public:
-  explicit Files(const std::string& directory) : directory_(directory) {}
-
-  // A piece's bytes, which are as many as its dtype and shape say.
-  StatusOr<TensorView> Get(const SavedPiece& saved, DType dtype) {
-    auto file = open_.find(saved.file);
-    if (file == open_.end()) {
-      TESSERA_ASSIGN_OR_RETURN(SafetensorsFile opened,
-                               SafetensorsFile::Open(JoinPath(directory_, saved.file)));
-      file = open_.emplace(saved.file, std::move(opened)).first;
-    }
-    TESSERA_ASSIGN_OR_RETURN(const TensorView view, file->second.Get(saved.key));
-    const Shape expected = saved.piece.shape();
-    if (view.dtype != dtype ||
-        view.shape != std::vector<int64_t>(expected.begin(), expected.end())) {
-      return DataLoss(file->second.path(), ": tensor '", saved.key,
-                      "': dtype or shape are not those of the index");
-    }
-    return view;
-  }
-
- private:
-  const std::string directory_;
-  std::map<std::string, SafetensorsFile> open_;
-};
-
-// dst (contiguous, of `part`'s size) = the region `part` of row-major elements of `whole`.
-void GatherRows(const std::byte* whole, const Shape& size, const Box& part, size_t width,
-                std::byte* dst) {
-  const int ndim = size.ndim();
-  const Shape strides = ContiguousStrides(size);
-  // The dims from `dim` on lie in one stretch.
-  int dim = ndim;
-  int64_t run = 1;
-  while (dim > 0) {
-    --dim;
-    run *= part.size[dim];
-    if (part.size[dim] != size[dim]) break;
-  }
-  int64_t rows = 1;
-  for (int d = 0; d < dim; ++d) rows *= part.size[d];
-  const size_t bytes = static_cast<size_t>(run) * width;
-  Shape at = part.begin;
-  for (int64_t row = 0; row < rows; ++row) {
-    int64_t offset = 0;
-    for (int d = 0; d < ndim; ++d) offset += at[d] * strides[d];
-    std::memcpy(dst + static_cast<size_t>(row) * bytes, whole + static_cast<size_t>(offset) * width,
-                bytes);
-    for (int d = dim - 1; d >= 0 && ++at[d] == part.begin[d] + part.size[d]; --d) {
-      at[d] = part.begin[d];
-    }
-  }
-}
 
 // A box of the unsharded tensor that is wanted, and where it goes.
 struct Target {
@@ -99,40 +42,25 @@ std::vector<Target> Targets(const CheckpointTensor& t) {
   return targets;
 }
 
-// Copies the region `both` of the saved box `from`, whose elements begin at `bytes`.
-void CopyRegion(const std::byte* bytes, const Box& from, const Box& both, const Target& target) {
-  const Box source = {Minus(both.begin, from.begin), both.size};
-  const Tensor place = BoxView(target.data, {Minus(both.begin, target.box.begin), both.size});
-  const size_t width = DTypeSize(place.dtype());
-  if (place.device().is_cpu() && place.is_contiguous()) {
-    GatherRows(bytes, from.size, source, width, static_cast<std::byte*>(place.raw_data()));
-    return;
-  }
-  const Tensor rows = Empty(both.size, place.dtype());
-  GatherRows(bytes, from.size, source, width, static_cast<std::byte*>(rows.raw_data()));
-  CopyInto(place, CopyTo(rows, place.device()));
-}
-
-Status LoadOne(const CheckpointEntry& entry, const CheckpointTensor& t, Files* files,
-               const std::string& directory) {
+// Asks for what the tensor holds, from the ranks that `keeper_of` names for files.
+template <typename KeeperOf>
+Status WantOne(const CheckpointEntry& entry, int64_t number, const CheckpointTensor& t,
+               const KeeperOf& keeper_of, const std::string& directory, PieceExchange* exchange) {
   const std::vector<Target> targets = Targets(t);
   std::vector<Box> missing;
   for (const Target& target : targets) missing.push_back(target.box);
-  for (const SavedPiece& saved : entry.pieces) {
-    std::optional<TensorView> view;
-    int64_t offset = 0;
-    for (const Box& from : BoxesOf(saved.piece)) {
+  for (int64_t piece = 0; piece < std::ssize(entry.pieces); ++piece) {
+    const SavedPiece& saved = entry.pieces[static_cast<size_t>(piece)];
+    const std::vector<Box> boxes = BoxesOf(saved.piece);
+    for (int64_t box = 0; box < std::ssize(boxes); ++box) {
+      const Box& from = boxes[static_cast<size_t>(box)];
       for (const Target& target : targets) {
         const std::optional<Box> both = Intersection(from, target.box);
         if (!both || both->size.numel() == 0) continue;
-        if (!view) {
-          TESSERA_ASSIGN_OR_RETURN(view, files->Get(saved, entry.dtype));
-        }
-        CopyRegion(view->data + static_cast<size_t>(offset) * DTypeSize(entry.dtype), from, *both,
-                   target);
+        exchange->Want(keeper_of(saved.file), {number, piece, box, *both},
+                       BoxView(target.data, {Minus(both->begin, target.box.begin), both->size}));
       }
       Subtract(from, &missing);
-      offset += from.size.numel();
     }
   }
   if (CountElements(missing) > 0) {
@@ -147,14 +75,6 @@ StatusOr<CheckpointIndex> ReadIndex(const std::string& directory) {
   const std::string path = JoinPath(directory, kIndexFile);
   TESSERA_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
   return ParseIndex(text, path);
-}
-
-Status VerifyPiece(const std::string& directory, const SavedPiece& saved, DType dtype,
-                   Files* files) {
-  TESSERA_ASSIGN_OR_RETURN(const TensorView view, files->Get(saved, dtype));
-  if (Crc32c(view.data, static_cast<size_t>(view.nbytes)) == saved.crc32c) return OkStatus();
-  return DataLoss(JoinPath(directory, saved.file), ": tensor '", saved.key,
-                  "': the checksum does not fit; the file is damaged");
 }
 
 }  // namespace
@@ -195,6 +115,15 @@ StatusOr<Checkpoint> Checkpoint::Open(const std::string& directory, Communicator
   return checkpoint;
 }
 
+Checkpoint Checkpoint::KeptBy(std::map<std::string, int> keepers, std::string directory,
+                              CheckpointIndex index) {
+  Checkpoint checkpoint;
+  checkpoint.directory_ = std::move(directory);
+  checkpoint.index_ = std::move(index);
+  checkpoint.keepers_ = std::move(keepers);
+  return checkpoint;
+}
+
 Status Checkpoint::VerifyShare(Communicator& world) const {
   struct Work {
     const SavedPiece* saved;
@@ -212,7 +141,7 @@ Status Checkpoint::VerifyShare(Communicator& world) const {
   // By file, so that a rank opens few of them.
   std::stable_sort(work.begin(), work.end(),
                    [](const Work& a, const Work& b) { return a.saved->file < b.saved->file; });
-  Files files(directory_);
+  SavedFiles files(directory_);
   int64_t before = 0;
   for (const Work& piece : work) {
     const int64_t middle = before + piece.bytes / 2;
@@ -221,7 +150,7 @@ Status Checkpoint::VerifyShare(Communicator& world) const {
                                                      static_cast<double>(total) * world.size());
     before += piece.bytes;
     if (std::min(owner, world.size() - 1) != world.rank()) continue;
-    TESSERA_RETURN_IF_ERROR(VerifyPiece(directory_, *piece.saved, piece.dtype, &files));
+    TESSERA_RETURN_IF_ERROR(files.Verify(*piece.saved, piece.dtype));
   }
   return OkStatus();
 }
@@ -261,13 +190,20 @@ Status Checkpoint::Load(const std::vector<CheckpointTensor>& tensors) const {
 
 Status Checkpoint::Load(const std::vector<CheckpointTensor>& tensors, Communicator& world) const {
   TESSERA_RETURN_IF_ERROR(CheckNames(tensors, world));
-  Files files(directory_);
+  SavedFiles files(directory_);
+  PieceExchange exchange(entries(), &files, world);
+  const auto keeper_of = [&](const std::string& file) {
+    return keepers_.empty() ? world.rank() : keepers_.at(file);
+  };
   Status status;
   for (const CheckpointTensor& t : tensors) {
-    status = LoadOne(entries().at(t.name), t, &files, directory_);
+    const auto entry = entries().find(t.name);
+    status = WantOne(entry->second, std::distance(entries().begin(), entry), t, keeper_of,
+                     directory_, &exchange);
     if (!status.ok()) break;
   }
-  return AgreeOnStatus(world, status);
+  TESSERA_RETURN_IF_ERROR(AgreeOnStatus(world, status));
+  return exchange.Run();
 }
 
 std::string CheckpointPath(const std::string& out, int64_t step) {

@@ -25,6 +25,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -54,6 +55,11 @@ class Checkpoint {
   // Verifies everything: structure, sizes, and the checksums, which the ranks share out by bytes.
   static StatusOr<Checkpoint> Open(const std::string& directory, Communicator& world);
   static StatusOr<Checkpoint> Open(const std::string& directory);
+  // One whose ranks share no file system: `keepers` names, for every file of the index, the rank
+  // that has it in its own `directory` and has verified it. Load brings from there what others
+  // need.
+  static Checkpoint KeptBy(std::map<std::string, int> keepers, std::string directory,
+                           CheckpointIndex index);
 
   const std::string& directory() const { return directory_; }
   int64_t step() const { return index_.step; }
@@ -73,6 +79,7 @@ class Checkpoint {
 
   std::string directory_;
   CheckpointIndex index_;
+  std::map<std::string, int> keepers_;  // by file; empty: every rank reads all of them
 };
 
 std::string CheckpointPath(const std::string& out, int64_t step);
@@ -97,7 +104,7 @@ Status RemoveCheckpointsAfter(const std::string& out, int64_t step);
 // Which checkpoints are kept, by what their trainers wrote.
 struct KeepRules {
   int64_t newest = 1;
-  // Whether what a checkpoint holds is worth going on from.
+  // Whether a run may continue from what a checkpoint holds.
   std::function<bool(const nlohmann::json& trainer)> is_sound;
   // The step of another one that it needs; nullptr: none needs another.
   std::function<std::optional<int64_t>(const nlohmann::json& trainer)> needs = nullptr;

@@ -8,8 +8,11 @@
 #include <string>
 #include <utility>
 
+#include "base/checksum.h"
 #include "base/file.h"
+#include "dist/checkpoint/index.h"
 #include "dist/checkpoint/rank_writer.h"
+#include "dist/checkpoint/saved_files.h"
 #include "dist/comm/agreement.h"
 #include "nlohmann/json.hpp"
 
@@ -23,6 +26,28 @@ constexpr size_t kKept = 2;
 int64_t BlockAt(int64_t bytes, int64_t offset) {
   return std::clamp(bytes - offset, int64_t{0}, kBlock);
 }
+
+// By file, the rank that sends it to others. `verified` has the names of each rank's files. Of two
+// ranks with the same file, the one with fewer files gets it.
+std::map<std::string, int> KeepersOf(const std::vector<std::string>& verified) {
+  std::map<std::string, int> keepers;
+  std::vector<int> kept(verified.size());
+  for (size_t r = 0; r < verified.size(); ++r) {
+    std::istringstream words(verified[r]);
+    for (std::string file; words >> file;) {
+      const auto [keeper, is_new] = keepers.try_emplace(file, static_cast<int>(r));
+      int& others = kept[static_cast<size_t>(keeper->second)];
+      if (!is_new && kept[r] >= others) continue;
+      if (!is_new) --others;
+      keeper->second = static_cast<int>(r);
+      ++kept[r];
+    }
+  }
+  return keepers;
+}
+
+// Texts that are equal are indexes of the same checkpoint: they have the sums of all its bytes.
+using IndexKey = std::pair<int64_t, uint32_t>;  // step, sum of the text
 
 }  // namespace
 
@@ -113,7 +138,7 @@ Status MemoryCheckpoints::CopyFiles(const std::string& own,
 
 // A rank for each host.
 Status MemoryCheckpoints::RemoveOlder() const {
-  if (makers_[static_cast<size_t>(world_.rank())] != world_.rank()) return OkStatus();
+  if (!IsMaker()) return OkStatus();
   const std::vector<int64_t> steps = ListCheckpoints(here_.folder);
   for (size_t i = 0; i + kKept < steps.size(); ++i) {
     TESSERA_RETURN_IF_ERROR(RemoveAll(CheckpointPath(here_.folder, steps[i])));
@@ -121,18 +146,74 @@ Status MemoryCheckpoints::RemoveOlder() const {
   return OkStatus();
 }
 
-StatusOr<std::optional<Checkpoint>> MemoryCheckpoints::FindNewest() const {
-  std::string mine;
-  for (const int64_t step : ListCheckpoints(here_.folder)) mine += Concat(step, " ");
-  std::map<int64_t, int> ranks_with;  // by step
-  for (const std::string& steps : GatherStrings(world_, mine)) {
-    std::istringstream words(steps);
-    for (int64_t step = 0; words >> step;) ++ranks_with[step];
+Status MemoryCheckpoints::RemoveAfter(int64_t step) const {
+  return AgreeOnStatus(world_, IsMaker() ? RemoveCheckpointsAfter(here_.folder, step) : OkStatus());
+}
+
+// The ranks of a host share out its files. One that is missing or damaged is not named: another
+// host may have a good copy.
+std::vector<std::string> MemoryCheckpoints::VerifiedFiles(const CheckpointIndex& index) const {
+  std::map<std::string, std::vector<std::pair<const SavedPiece*, DType>>> files;
+  for (const auto& [name, entry] : index.entries) {
+    for (const SavedPiece& saved : entry.pieces)
+      files[saved.file].emplace_back(&saved, entry.dtype);
   }
-  for (auto at = ranks_with.rbegin(); at != ranks_with.rend(); ++at) {
-    if (at->second < world_.size()) continue;
-    StatusOr<Checkpoint> opened = Checkpoint::Open(CheckpointPath(here_.folder, at->first), world_);
-    if (opened.ok()) return *std::move(opened);
+  const auto rank = static_cast<size_t>(world_.rank());
+  const auto end = makers_.begin() + world_.rank();
+  const auto ranks_here =
+      static_cast<size_t>(std::count(makers_.begin(), makers_.end(), makers_[rank]));
+  const auto place = static_cast<size_t>(std::count(makers_.begin(), end, makers_[rank]));
+  SavedFiles saved_files(CheckpointPath(here_.folder, index.step));
+  std::vector<std::string> verified;
+  size_t number = 0;
+  for (const auto& [file, pieces] : files) {
+    if (number++ % ranks_here != place) continue;
+    if (std::all_of(pieces.begin(), pieces.end(), [&](const auto& piece) {
+          return saved_files.Verify(*piece.first, piece.second).ok();
+        })) {
+      verified.push_back(file);
+    }
+  }
+  return verified;
+}
+
+StatusOr<std::optional<Checkpoint>> MemoryCheckpoints::FindNewest() const {
+  std::map<IndexKey, std::string> own;  // text of the index
+  std::string mine;
+  for (const int64_t step : ListCheckpoints(here_.folder)) {
+    StatusOr<std::string> text = ReadFile(JoinPath(CheckpointPath(here_.folder, step), kIndexFile));
+    if (!text.ok()) continue;
+    const uint32_t sum = Crc32c(text->data(), text->size());
+    mine += Concat(step, " ", sum, " ");
+    own.emplace(IndexKey(step, sum), *std::move(text));
+  }
+  std::map<IndexKey, int> checkpoints;  // the lowest rank that has the index
+  const std::vector<std::string> all = GatherStrings(world_, mine);
+  for (size_t r = 0; r < all.size(); ++r) {
+    std::istringstream words(all[r]);
+    int64_t step = 0;
+    for (uint32_t sum = 0; words >> step >> sum;) {
+      checkpoints.try_emplace({step, sum}, static_cast<int>(r));
+    }
+  }
+  for (auto at = checkpoints.rbegin(); at != checkpoints.rend(); ++at) {
+    const auto held = own.find(at->first);
+    const std::string directory = CheckpointPath(here_.folder, at->first.first);
+    StatusOr<CheckpointIndex> index = ParseIndex(
+        BroadcastString(world_, held == own.end() ? "" : held->second, at->second), directory);
+    if (!index.ok() || index->step != at->first.first) continue;
+    std::string names;
+    if (held != own.end()) {
+      for (const std::string& file : VerifiedFiles(*index)) names += file + " ";
+    }
+    std::map<std::string, int> keepers = KeepersOf(GatherStrings(world_, names));
+    const bool is_whole =
+        std::all_of(index->entries.begin(), index->entries.end(), [&](const auto& entry) {
+          return std::all_of(entry.second.pieces.begin(), entry.second.pieces.end(),
+                             [&](const SavedPiece& saved) { return keepers.contains(saved.file); });
+        });
+    if (!is_whole) continue;
+    return Checkpoint::KeptBy(std::move(keepers), directory, *std::move(index));
   }
   return std::nullopt;
 }

@@ -6,15 +6,16 @@
 //   TESSERA_RETURN_IF_ERROR(memory.Save(step, engine.Tensors(), trainer_state));
 //   ...                                                   // ranks start again
 //   TESSERA_ASSIGN_OR_RETURN(std::optional<Checkpoint> newest, memory.FindNewest());
+//   if (newest) TESSERA_RETURN_IF_ERROR(newest->Load(engine.Tensors(), world));
 //
-// The folder lies in a file system in memory (tmpfs), and outlives the processes. Each host has the
-// files of its own ranks and copies of those of the host before it, so that a host may be lost.
+// The folder is in a file system in memory (tmpfs) and outlives the processes. A host has the files
+// of its own ranks and copies of the files of the host before it, so that one host may be lost.
 // With one host there are no copies. The directories are those of dist/checkpoint/checkpoint.h,
-// but each has only some of the files: before ranks start again, whoever starts them brings the
-// missing ones (tools/elastic/agent.h).
+// but each has the index and only some of the files: ranks read their own hosts' files, and send
+// each other what they lack.
 //
-// Memory: of P bytes of model and optimizer on H > 1 hosts each holds 2 P / H for a checkpoint, and
-// two checkpoints. Sent bytes: each rank's file to a rank of the next host.
+// Memory: with P bytes of model and optimizer on H > 1 hosts, a host holds 2 P / H for each of two
+// checkpoints. Sent by Save: each rank's file, to a rank of the next host.
 #ifndef TESSERA_DIST_CHECKPOINT_MEMORY_CHECKPOINTS_H_
 #define TESSERA_DIST_CHECKPOINT_MEMORY_CHECKPOINTS_H_
 
@@ -44,10 +45,15 @@ class MemoryCheckpoints {
   // Writes `<folder>/checkpoint-<step>` on each host, and removes all but the newest two.
   Status Save(int64_t step, const std::vector<CheckpointTensor>& tensors,
               const nlohmann::json& trainer);
-  // The newest that is whole on every host; nullopt: there is none.
+  // The newest whose files the hosts have together, undamaged; nullopt: there is none.
   StatusOr<std::optional<Checkpoint>> FindNewest() const;
+  // Removes, on each host, those of steps behind `step`.
+  Status RemoveAfter(int64_t step) const;
 
  private:
+  // Files of an index that this rank has verified for its host.
+  std::vector<std::string> VerifiedFiles(const CheckpointIndex& index) const;
+  bool IsMaker() const { return makers_[static_cast<size_t>(world_.rank())] == world_.rank(); }
   Status CopyFiles(const std::string& own, const std::vector<std::string>& received) const;
   Status RemoveOlder() const;
 

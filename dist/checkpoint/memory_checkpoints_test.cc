@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <fstream>
 #include <memory>
 #include <string>
 #include <vector>
@@ -50,19 +51,6 @@ void SaveSteps(const std::string& root, const std::vector<std::string>& hosts, i
   });
 }
 
-// Brings every file of a step to all hosts, as agents do.
-void ShareFiles(const std::string& root, const std::vector<std::string>& hosts, int64_t step) {
-  for (const std::string& from : hosts) {
-    for (const fs::directory_entry& file :
-         fs::directory_iterator(CheckpointPath(root + "/" + from, step))) {
-      for (const std::string& to : hosts) {
-        if (to == from) continue;
-        fs::copy(file, CheckpointPath(root + "/" + to, step), fs::copy_options::skip_existing);
-      }
-    }
-  }
-}
-
 void ExpectNewest(const std::string& root, const std::vector<std::string>& hosts, int64_t step) {
   RunRanks(static_cast<int>(hosts.size()), [&](Ranks world) {
     const MemoryCheckpoints memory(Place(root, hosts, world->rank()), *world);
@@ -106,22 +94,92 @@ TEST(MemoryCheckpointsTest, AnyHostMayBeLost) {
         if (host != lost) left.push_back(host);
       }
       if (left.size() == hosts.size()) continue;
-      ShareFiles(root, left, 2);
+      ExpectNewest(root, left, 2);
+      left.insert(left.begin() + 1, "new");  // a host that has nothing
       ExpectNewest(root, left, 2);
     }
   }
 }
 
-TEST(MemoryCheckpointsTest, AStepThatAHostLacksIsPassedOver) {
+// Where no host has an undamaged copy, the checkpoint before it is the newest.
+TEST(MemoryCheckpointsTest, ADamagedFileIsReadFromTheOtherHost) {
   const std::string root = FreshFolder();
   const std::vector<std::string> hosts = {"a", "b"};
   SaveSteps(root, hosts, 2);
-  ShareFiles(root, hosts, 1);
-  fs::remove_all(CheckpointPath(root + "/b", 2));
+  const auto damage = [&](const std::string& host, int64_t step) {
+    const std::string path =
+        CheckpointPath(root + "/" + host, step) + "/tensors-00000-of-00002.safetensors";
+    std::fstream file(path, std::ios::in | std::ios::out);
+    file.seekp(-1, std::ios::end);
+    file.put('\x55');
+    ASSERT_TRUE(file.good()) << path;
+  };
+  damage("a", 2);
+  ExpectNewest(root, hosts, 2);
+  damage("b", 2);
   ExpectNewest(root, hosts, 1);
-  // Rank 0 reads its own file first.
   fs::remove(CheckpointPath(root + "/a", 1) + "/tensors-00000-of-00002.safetensors");
+  ExpectNewest(root, hosts, 1);
+  fs::remove_all(CheckpointPath(root + "/b", 1));
   ExpectNewest(root, hosts, 0);
+}
+
+// A host that was away has a checkpoint of the same step from another course of the run.
+TEST(MemoryCheckpointsTest, FilesOfAnotherCourseAreNotMixedIn) {
+  const std::string root = FreshFolder();
+  SaveSteps(root, {"a", "b", "c"}, 2);
+  fs::rename(root + "/c", root + "/away");
+  SaveSteps(root, {"a", "b"}, 2);
+  fs::rename(root + "/away", root + "/c");
+  ExpectNewest(root, {"a", "b", "c"}, 2);
+  RunRanks(2, [&](Ranks world) {
+    const MemoryCheckpoints memory(Place(root, {"a", "b"}, world->rank()), *world);
+    EXPECT_TRUE(memory.RemoveAfter(1).ok());
+  });
+  EXPECT_EQ(ListCheckpoints(root + "/a"), std::vector<int64_t>{1});
+  EXPECT_EQ(ListCheckpoints(root + "/b"), std::vector<int64_t>{1});
+}
+
+// More than fits in one message, of tensors that ranks cut in other ways than when they saved.
+TEST(MemoryCheckpointsTest, LargeTensorsComeFromOtherHosts) {
+  const std::string root = FreshFolder();
+  const int64_t rows = 1031, columns = 4999;
+  const auto tensor_of = [&](const Communicator& world, int dim) {
+    const Share share = EvenShare(dim == 0 ? rows : columns, world.size(), world.rank());
+    const Placement placement = Placement::Split(
+        {rows, columns}, dim, {{dim == 0 ? rows : columns, share.begin, share.count}});
+    return CheckpointTensor{"large", Zeros(placement.local_shape()), placement};
+  };
+  // The value of an element is its place in the unsharded tensor, which float32 holds exactly.
+  const auto value_at = [&](const Communicator& world, int dim, int64_t i) {
+    const Share share = EvenShare(dim == 0 ? rows : columns, world.size(), world.rank());
+    const int64_t width = dim == 0 ? columns : share.count;
+    const int64_t row = i / width + (dim == 0 ? share.begin : 0);
+    const int64_t column = i % width + (dim == 0 ? 0 : share.begin);
+    return static_cast<float>(row * columns + column);
+  };
+  RunRanks(2, [&](Ranks world) {
+    MemoryCheckpoints memory(Place(root, {"a", "b"}, world->rank()), *world);
+    const CheckpointTensor t = tensor_of(*world, 0);
+    for (int64_t i = 0; i < t.tensor.numel(); ++i) {
+      t.tensor.data<float>()[i] = value_at(*world, 0, i);
+    }
+    ASSERT_TRUE(memory.Save(1, {t}, {}).ok());
+  });
+  const std::vector<std::string> hosts = {"new", "b", "newer"};
+  RunRanks(3, [&](Ranks world) {
+    const MemoryCheckpoints memory(Place(root, hosts, world->rank()), *world);
+    const auto newest = memory.FindNewest();
+    ASSERT_TRUE(newest.ok() && newest->has_value());
+    const CheckpointTensor t = tensor_of(*world, 1);
+    const Status loaded = (*newest)->Load({t}, *world);
+    ASSERT_TRUE(loaded.ok()) << Message(loaded);
+    int64_t wrong = 0;
+    for (int64_t i = 0; i < t.tensor.numel(); ++i) {
+      wrong += t.tensor.data<float>()[i] == value_at(*world, 1, i) ? 0 : 1;
+    }
+    EXPECT_EQ(wrong, 0);
+  });
 }
 
 TEST(MemoryCheckpointsTest, AFullHostIsAFailureOfAllRanks) {

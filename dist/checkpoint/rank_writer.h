@@ -8,10 +8,9 @@
 //   TESSERA_RETURN_IF_ERROR(writer.Finish(world));
 //
 // Every rank writes a file of its own into one temporary directory, or into that of its host
-// (dist/checkpoint/memory_checkpoints.h). What several ranks hold alike (a
-// piece of the same name, box, range, dtype and shape) is written by one of them, so that all
-// write about as many bytes. What that comes to can be asked without a file, and of tensors on
-// meta:
+// (dist/checkpoint/memory_checkpoints.h). A piece that several ranks hold alike (the same name,
+// box, range, dtype and shape) is written by one of them, so that all write about as many bytes.
+// The plan of a run asks for these bytes without a file, with tensors on meta:
 //
 //   by_rank[r] = HeldPieces(engine.Tensors());          // in a dry run of each rank
 //   for (const HeldPiece& piece : WrittenPieces(by_rank, 3)) bytes += piece.bytes;

@@ -23,8 +23,10 @@
 #include <thread>
 #include <vector>
 
+#include "tests/faults/fault_run.h"
 #include "tests/faults/lossy_network.h"
 #include "tests/process/process.h"
+#include "tests/process/tiny_training.h"
 
 namespace tessera {
 namespace {
@@ -50,51 +52,15 @@ class ElasticTest : public testing::Test {
  protected:
   static void SetUpTestSuite() {
     root_ = testing::TempDir() + "/elastic_test";
-    fs::remove_all(root_);
-    fs::create_directories(root_);
-    std::ofstream text(root_ + "/text.txt");
-    for (int i = 0; i < 600; ++i) {
-      text << "line " << i % 17 << " of the song, sung " << i % 5 << " times\n";
-    }
+    MakeTinyData(root_);
   }
   static void TearDownTestSuite() { fs::remove_all(root_); }
 
   // What `more` gives takes the place of what is here.
   static Strings Train(const std::string& out, int steps, const Strings& more = {}) {
-    Strings words = {"train",
-                     "gpt-tiny",
-                     "--data",
-                     root_ + "/text.txt",
-                     "--out",
-                     out,
-                     "--tokenizer",
-                     "byte",
-                     "--max-steps",
-                     std::to_string(steps),
-                     "--seq-len",
-                     "16",
-                     "--batch-size",
-                     "2",
-                     "--dropout",
-                     "0.1",
-                     "--lr",
-                     "1e-3",
-                     "--threads",
-                     "1",
-                     "--log-interval",
-                     "5",
-                     "--save-interval",
-                     "20",
-                     "--eval-batches",
-                     "2",
-                     "--check-memory",
-                     "false",
-                     "--deterministic"};
-    for (const std::string& word : more) {
-      const auto given = std::find(words.begin(), words.end(), word);
-      if (word.starts_with("--") && given != words.end()) words.erase(given, given + 2);
-    }
-    words.insert(words.end(), more.begin(), more.end());
+    Strings words = TinyTraining(
+        root_, out, steps, {"--save-interval", "20", "--check-memory", "false", "--deterministic"});
+    SetFlags(more, &words);
     return words;
   }
 
@@ -347,6 +313,116 @@ TEST_F(ElasticTest, ASignalSavesAndEnds) {
   EXPECT_EQ(run.ExitCode(), 0) << run.Errors();
   EXPECT_NE(run.Output().find("by SIGTERM"), std::string::npos) << run.Output();
 }
+
+// --- Every phase ---------------------------------------------------------------------------------
+
+// A process meets the fault at one of its calls, from its first file to its last message: while
+// ranks meet, read, step, save, send copies to each other, and end. TESSERA_FAULT_WALKS=all takes
+// every call, a number so many of each row, and an ordinary run a few.
+struct WalkRow {
+  const char* name;
+  const char* rank;  // "none": the launcher and its agent
+  const char* how;
+  bool restarted;  // of a start after a loss; the loss is another rank's
+  friend void PrintTo(const WalkRow& row, std::ostream* out) { *out << row.name; }
+};
+class ElasticWalkTest : public ElasticTest, public testing::WithParamInterface<WalkRow> {
+ protected:
+  static constexpr int kSteps = 14;
+
+  static void SetUpTestSuite() {
+    ElasticTest::SetUpTestSuite();
+    Process whole(Options("whole", {"--gradient-accumulation-steps", "3"}), root_ + "/whole_log");
+    ASSERT_EQ(whole.ExitCode(), 0) << whole.Errors();
+    weights_ = Weights(root_ + "/whole");
+    fs::create_directories(root_ + "/memory");
+    setenv("TESSERA_MEMORY_FOLDER", (root_ + "/memory").c_str(), 1);
+  }
+  static void TearDownTestSuite() {
+    unsetenv("TESSERA_MEMORY_FOLDER");
+    ElasticTest::TearDownTestSuite();
+  }
+
+  static Strings Options(const std::string& name, Strings more) {
+    more.insert(more.end(), {"--save-interval", "6", "--log-interval", "1"});
+    return Train(root_ + "/" + name, kSteps, more);
+  }
+
+  // The run with the fault at call `at`; what was seen is in `log`.
+  static void Run(const WalkRow& row, size_t at, const std::string& log) {
+    const std::string out = root_ + "/run";
+    fs::remove_all(out);
+    fs::remove(root_ + "/once");
+    const Strings launch = {
+        "--num-gpus",          "3", "--max-restarts", "5", "--memory-save-interval", "2",
+        "--heartbeat-timeout", "3"};
+    std::optional<Process> run;
+    {
+      const Fault fault = {
+          .kinds = "open,create,write,sync,rename,unlink,mkdir,close,lock,connect,accept,send",
+          .how = row.how,
+          .rank = row.rank,
+          .where = row.restarted ? "TESSERA_ELASTIC \"restarted\":true" : "",
+          .once = root_ + "/once",
+          .under = root_};
+      const FaultScope scope(fault, at, log);
+      run.emplace(Launch(launch, Options("run", {})), out + "_log");
+    }
+    if (row.restarted && Await(*run, [&] { return Step(out) >= 4; })) {
+      const std::vector<pid_t> ranks = Find(out, "");
+      if (!ranks.empty()) kill(ranks.back(), SIGKILL);
+    }
+    ASSERT_TRUE(run->EndsWithin(std::chrono::seconds(90))) << run->WhatItDoes();
+    const bool launcher_lost = std::string(row.rank) == "none" && run->ExitCode() != 0;
+    if (launcher_lost) {
+      EXPECT_TRUE(fs::exists(root_ + "/once")) << run->Errors();
+      const auto until = Clock::now() + std::chrono::seconds(10);
+      while (!Find(out, "").empty() && Clock::now() < until) std::this_thread::sleep_for(20ms);
+      Process again(Launch(launch, Options("run", {"--resume"})), out + "_log2");
+      ASSERT_EQ(again.ExitCode(), 0) << again.Errors();
+    } else {
+      ASSERT_EQ(run->ExitCode(), 0) << run->Errors() << ReadText(out + "/events.jsonl");
+    }
+    EXPECT_TRUE(Weights(out) == weights_) << "the weights differ";
+    ExpectNothingLeft(out, root_ + "/memory");
+  }
+
+  static inline std::string weights_;
+};
+
+TEST_P(ElasticWalkTest, AnyCallMayBeTheLast) {
+  if (!kHasShim) GTEST_SKIP() << "a sanitizer's own calls come before the shim's";
+  const WalkRow& row = GetParam();
+  const std::string log = root_ + "/calls";
+  Run(row, 0, log);
+  if (HasFatalFailure()) return;
+  std::map<std::string, size_t> calls;  // by process: how many count
+  for (const std::string& line : LoggedCalls(log)) ++calls[line.substr(0, line.find(' '))];
+  size_t most = 0;
+  for (const auto& [process, count] : calls) most = std::max(most, count);
+  ASSERT_GT(most, 50u);
+  size_t met = 0;
+  const std::vector<size_t> places = PlacesOf(most, 3, static_cast<size_t>(row.name[0]));
+  for (const size_t at : places) {
+    SCOPED_TRACE(std::string(row.name) + " at call " + std::to_string(at) + " of " +
+                 std::to_string(most));
+    Run(row, at, log);
+    if (HasFatalFailure()) return;
+    met += fs::exists(root_ + "/once") ? 1 : 0;
+  }
+  std::cout << row.name << ": " << met << " of " << places.size() << " faults were met\n";
+  // Numbers of messages differ a little from run to run, so that the last ones may not come.
+  EXPECT_GE(3 * met, 2 * places.size());
+}
+
+INSTANTIATE_TEST_SUITE_P(Phases, ElasticWalkTest,
+                         testing::Values(WalkRow{"a_rank_is_killed", "1", "kill", false},
+                                         WalkRow{"rank_0_is_killed", "0", "kill", false},
+                                         WalkRow{"restarted_rank_is_killed", "1", "kill", true},
+                                         WalkRow{"stopped", "2", "stop", false},
+                                         WalkRow{"launcher_or_agent_is_killed", "none", "kill",
+                                                 false}),
+                         [](const testing::TestParamInfo<WalkRow>& row) { return row.param.name; });
 
 // --- Hosts with a network between them -----------------------------------------------------------
 

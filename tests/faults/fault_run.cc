@@ -47,6 +47,8 @@ FaultScope::FaultScope(const Fault& fault, size_t at, const std::string& log) {
                 {"TESSERA_FAULT_LOG", log}};
   if (!fault.under.empty()) variables_["TESSERA_FAULT_UNDER"] = fault.under;
   if (!fault.rank.empty()) variables_["TESSERA_FAULT_RANK"] = fault.rank;
+  if (!fault.where.empty()) variables_["TESSERA_FAULT_IF"] = fault.where;
+  if (!fault.once.empty()) variables_["TESSERA_FAULT_ONCE"] = fault.once;
   if (fault.above > 0) variables_["TESSERA_FAULT_ABOVE"] = std::to_string(fault.above);
   if (at > 0) {
     variables_["TESSERA_FAULT_AT"] = std::to_string(at) + (fault.onwards ? "+" : "");

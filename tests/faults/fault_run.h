@@ -33,6 +33,8 @@ struct Fault {
   std::string how;         // "ENOSPC", "short", "kill", ...
   bool onwards = false;    // all calls from the Nth on
   std::string rank = "";   // of the process; "": of any
+  std::string where = "";  // "NAME TEXT": in processes whose variable NAME has TEXT in it
+  std::string once = "";   // a file that the one process makes that meets it; "": all may meet it
   std::string under = "";  // the folder whose files count
   size_t above = 0;        // bytes of an allocation that counts
 };

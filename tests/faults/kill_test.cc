@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "tests/process/process.h"
+#include "tests/process/tiny_training.h"
 #include "train/testing/event_reader.h"
 
 namespace tessera {
@@ -37,13 +38,7 @@ class KillTest : public testing::Test {
   // The uninterrupted run, once for all tests.
   static void SetUpTestSuite() {
     root_ = testing::TempDir() + "/kill_test";
-    fs::remove_all(root_);
-    fs::create_directories(root_);
-    std::ofstream text(root_ + "/text.txt");
-    for (int i = 0; i < 600; ++i) {
-      text << "line " << i % 17 << " of the song, sung " << i % 5 << " times\n";
-    }
-    text.close();
+    MakeTinyData(root_);
     const auto start = Clock::now();
     Process whole(Train("whole"), root_ + "/whole");
     ASSERT_EQ(whole.ExitCode(), 0) << whole.Errors();
@@ -57,40 +52,10 @@ class KillTest : public testing::Test {
   // What `more` gives takes the place of what is here.
   static std::vector<std::string> Train(const std::string& name,
                                         const std::vector<std::string>& more = {}) {
-    std::vector<std::string> arguments = {"train",
-                                          "gpt-tiny",
-                                          "--data",
-                                          root_ + "/text.txt",
-                                          "--out",
-                                          Out(name),
-                                          "--tokenizer",
-                                          "byte",
-                                          "--max-steps",
-                                          std::to_string(kSteps),
-                                          "--seq-len",
-                                          "16",
-                                          "--batch-size",
-                                          "2",
-                                          "--dropout",
-                                          "0.1",
-                                          "--lr",
-                                          "1e-3",
-                                          "--threads",
-                                          "1",
-                                          "--save-interval",
-                                          "3",
-                                          "--log-interval",
-                                          "5",
-                                          "--eval-interval",
-                                          "25",
-                                          "--eval-batches",
-                                          "2"};
-    for (const std::string& argument : more) {
-      const auto given = std::find(arguments.begin(), arguments.end(), argument);
-      if (argument.starts_with("--") && given != arguments.end()) arguments.erase(given, given + 2);
-    }
-    arguments.insert(arguments.end(), more.begin(), more.end());
-    return arguments;
+    std::vector<std::string> words =
+        TinyTraining(root_, Out(name), kSteps, {"--save-interval", "3", "--eval-interval", "25"});
+    SetFlags(more, &words);
+    return words;
   }
 
   // The event file and the table have the rows of metrics.jsonl, each once.

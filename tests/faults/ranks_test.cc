@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "tests/process/process.h"
+#include "tests/process/tiny_training.h"
 
 namespace tessera {
 namespace {
@@ -32,13 +33,7 @@ class RanksTest : public testing::Test {
   // The uninterrupted run, once for all tests.
   static void SetUpTestSuite() {
     root_ = testing::TempDir() + "/ranks_test";
-    fs::remove_all(root_);
-    fs::create_directories(root_);
-    std::ofstream text(root_ + "/text.txt");
-    for (int i = 0; i < 600; ++i) {
-      text << "line " << i % 17 << " of the song, sung " << i % 5 << " times\n";
-    }
-    text.close();
+    MakeTinyData(root_);
     Process whole(kRanks, Train("whole"), root_ + "/whole");
     ASSERT_EQ(whole.ExitCode(), 0) << whole.Errors();
   }
@@ -48,34 +43,10 @@ class RanksTest : public testing::Test {
 
   static std::vector<std::string> Train(const std::string& name,
                                         const std::vector<std::string>& more = {}) {
-    std::vector<std::string> arguments = {"train",
-                                          "gpt-tiny",
-                                          "--data",
-                                          root_ + "/text.txt",
-                                          "--out",
-                                          Out(name),
-                                          "--tokenizer",
-                                          "byte",
-                                          "--max-steps",
-                                          std::to_string(kSteps),
-                                          "--seq-len",
-                                          "16",
-                                          "--batch-size",
-                                          "2",
-                                          "--dropout",
-                                          "0.1",
-                                          "--lr",
-                                          "1e-3",
-                                          "--threads",
-                                          "1",
-                                          "--save-interval",
-                                          "3",
-                                          "--log-interval",
-                                          "5",
-                                          "--eval-batches",
-                                          "2"};
-    arguments.insert(arguments.end(), more.begin(), more.end());
-    return arguments;
+    std::vector<std::string> words =
+        TinyTraining(root_, Out(name), kSteps, {"--save-interval", "3"});
+    SetFlags(more, &words);
+    return words;
   }
 
   static void ExpectTheRun(const std::string& whole, const std::string& name) {

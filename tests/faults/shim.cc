@@ -20,6 +20,8 @@
 //   TESSERA_FAULT_PROGRAM  counts in programs of that name alone ("tessera", but not mpirun)
 //   TESSERA_FAULT_RANK     counts in that rank alone (OMPI_COMM_WORLD_RANK or RANK); "none": in a
 //                          process that is no rank, the launcher
+//   TESSERA_FAULT_IF       "NAME TEXT": counts where the variable NAME has TEXT in it
+//   TESSERA_FAULT_ONCE     a file that the first process to meet the fault makes; others meet none
 //   TESSERA_FAULT_ABOVE    allocations of fewer bytes do not count
 //   TESSERA_FAULT_LOG      a file that gets a line for each call that counts, "PID N KIND PATH",
 //                          with "!" behind it where the fault was; of memory for the fault alone,
@@ -141,6 +143,7 @@ struct Plan {
   size_t under_size = 0;
   size_t above = 0;
   const char* log = nullptr;
+  const char* once = nullptr;
 };
 
 Plan plan;
@@ -192,6 +195,14 @@ bool IsThisProcess() {
     const char* slash = strrchr(path, '/');
     if (slash == nullptr || strcmp(slash + 1, program) != 0) return false;
   }
+  if (const char* condition = getenv("TESSERA_FAULT_IF")) {
+    const char* space = strchr(condition, ' ');
+    if (space == nullptr) Refuse("TESSERA_FAULT_IF");
+    char name[100] = {};
+    memcpy(name, condition, std::min<size_t>(static_cast<size_t>(space - condition), 99));
+    const char* value = getenv(name);
+    if (value == nullptr || strstr(value, space + 1) == nullptr) return false;
+  }
   const char* wanted = getenv("TESSERA_FAULT_RANK");
   if (wanted == nullptr) return true;
   const char* rank = getenv("OMPI_COMM_WORLD_RANK");
@@ -217,6 +228,7 @@ bool ReadPlan() {
   }
   if (const char* above = getenv("TESSERA_FAULT_ABOVE")) plan.above = strtoull(above, nullptr, 10);
   plan.log = getenv("TESSERA_FAULT_LOG");
+  plan.once = getenv("TESSERA_FAULT_ONCE");
   return true;
 }
 
@@ -279,11 +291,21 @@ bool PlaceOf(int folder, const char* name, Place* place) {
   return Below(place->path);
 }
 
+// Whether no other process has met the fault before.
+bool IsFirst() {
+  if (plan.once == nullptr) return true;
+  const long file =
+      syscall(SYS_openat, AT_FDCWD, plan.once, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+  if (file >= 0) syscall(SYS_close, file);
+  return file >= 0;
+}
+
 // One call that counts: what is to become of it. A process that is to end, stop or wait has done so
 // before this returns.
 How Meet(Kind kind, const char* path) {
   const uint64_t number = counter.fetch_add(1) + 1;
-  const bool fault = plan.at != 0 && (number == plan.at || (plan.onwards && number > plan.at));
+  const bool fault =
+      plan.at != 0 && (number == plan.at || (plan.onwards && number > plan.at)) && IsFirst();
   const bool memory = kind == kNew || kind == kMalloc;
   if (!memory || fault) Log(kind, number, path, fault);
   if (!fault) return kNothing;

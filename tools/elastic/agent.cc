@@ -15,7 +15,6 @@
 #include <mutex>
 #include <optional>
 #include <random>
-#include <sstream>
 #include <thread>
 #include <utility>
 
@@ -197,15 +196,17 @@ void Agent::Obey(const Order& order) {
     return;
   }
   if (waits) {
-    memory_->RemoveAfter(order.newest);
     report_.phase = HostPhase::kIdle;
+    const Status removed = memory_->RemoveOthers(order.newest, order.step, order.id);
+    if (!removed.ok()) Fail(removed);
     return;
   }
   if (order.command == Command::kFetch) return Fetch(order);
   if (report_.phase == HostPhase::kReady && !has_started_) StartRanks(order);
   // Before its first step a process may not have a handler yet.
-  const bool has_stepped = std::all_of(
-      ranks_.begin(), ranks_.end(), [](const auto& rank) { return rank.second.report.step >= 0; });
+  const bool has_stepped = std::all_of(ranks_.begin(), ranks_.end(), [](const auto& rank) {
+    return rank.second.report.progress.step >= 0;
+  });
   if (order.command != Command::kSignal || signalled_ == order.generation || !has_stepped) return;
   signalled_ = order.generation;
   for (const auto& [rank, child] : ranks_) {
@@ -243,7 +244,8 @@ void Agent::Prepare(const Order& order) {
 void Agent::Fetch(const Order& order) {
   if (report_.phase != HostPhase::kIdle) return;
   if (!fetched_.valid()) {
-    memory_->RemoveAfter(order.newest);
+    const Status removed = memory_->RemoveOthers(order.newest, order.step, order.id);
+    if (!removed.ok()) return Fail(removed);
     fetched_ = std::async(std::launch::async,
                           [memory = &*memory_, step = order.step, files = order.files] {
                             return files.empty() ? OkStatus() : memory->Fetch(step, files);
@@ -283,7 +285,7 @@ void Agent::StartRanks(const Order& order) {
   report_.phase = HostPhase::kRunning;
   for (int64_t local = 0; local < order.ranks; ++local) {
     const int64_t rank = order.first_rank + local;
-    (void)RemoveAll(train::ProgressFile(memory_->folder(), static_cast<int>(rank)));
+    train::RemoveProgress(memory_->folder(), static_cast<int>(rank));
     const StatusOr<pid_t> pid = StartChild(options_.command, EnvironmentOf(order, local));
     if (!pid.ok()) {
       KillRanks();
@@ -299,17 +301,8 @@ void Agent::LookAtRanks() {
   report_.ranks.clear();
   for (auto& [number, rank] : ranks_) {
     RankReport& report = rank.report;
-    const StatusOr<std::string> progress =
-        ReadFile(train::ProgressFile(memory_->folder(), static_cast<int>(number)));
-    if (progress.ok()) {
-      std::istringstream words(*progress);
-      int64_t begun_at = 0, step = 0;
-      double seconds = 0;
-      if (words >> begun_at >> step >> seconds) {
-        report.begun_at = begun_at;
-        report.step = step;
-        report.seconds = seconds;
-      }
+    if (const auto progress = train::ReadProgress(memory_->folder(), static_cast<int>(number))) {
+      report.progress = *progress;
     }
     if (report.is_running) {
       if (!IsStopped(rank.pid)) {

@@ -102,12 +102,6 @@ StatusOr<HostMemory::Indexed> HostMemory::ReadIndex(const std::string& path, uin
   return Indexed{inode, Concat(Crc32c(text.data(), text.size())), {files.begin(), files.end()}};
 }
 
-void HostMemory::RemoveAfter(int64_t step) const {
-  for (const int64_t later : dist::ListCheckpoints(folder_)) {
-    if (later > step) (void)RemoveAll(dist::CheckpointPath(folder_, later));
-  }
-}
-
 std::map<int64_t, AgentReport::Files> HostMemory::List() {
   std::map<int64_t, AgentReport::Files> steps;
   std::map<int64_t, Indexed> indexed;
@@ -137,11 +131,20 @@ std::map<int64_t, AgentReport::Files> HostMemory::List() {
   return steps;
 }
 
+Status HostMemory::RemoveOthers(int64_t newest, int64_t step, const std::string& id) {
+  const std::map<int64_t, AgentReport::Files> whole = List();
+  for (const int64_t saved : dist::ListCheckpoints(folder_)) {
+    const auto files = whole.find(saved);  // it has an index
+    const bool is_other = saved == step && files != whole.end() && files->second.id != id;
+    if (saved <= newest && files != whole.end() && !is_other) continue;
+    TESSERA_RETURN_IF_ERROR(RemoveAll(dist::CheckpointPath(folder_, saved)));
+  }
+  return OkStatus();
+}
+
 // The index comes last: a folder without one is not a checkpoint.
 Status HostMemory::Fetch(int64_t step, const std::map<std::string, std::string>& files) const {
   const std::string path = dist::CheckpointPath(folder_, step);
-  // One of the same step and another start.
-  if (files.contains(dist::kIndexFile)) TESSERA_RETURN_IF_ERROR(RemoveAll(path));
   TESSERA_RETURN_IF_ERROR(MakeDirectories(path));
   std::vector<std::pair<std::string, std::string>> wanted;
   for (const auto& [name, url] : files) {

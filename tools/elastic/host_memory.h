@@ -26,11 +26,11 @@ class HostMemory {
   const std::string& folder() const { return folder_; }
   // What the folder holds now.
   std::map<int64_t, AgentReport::Files> List();
-  // Brings files of a checkpoint: by name, the URL of each. Where the index is among them, they
-  // replace the checkpoint.
+  // Brings files of a checkpoint: by name, the URL of each.
   Status Fetch(int64_t step, const std::map<std::string, std::string>& files) const;
-  // Removes checkpoints of later steps.
-  void RemoveAfter(int64_t step) const;
+  // Removes checkpoints of steps behind `newest`, one of `step` unless it is `id`, and what was
+  // only half brought.
+  Status RemoveOthers(int64_t newest, int64_t step, const std::string& id);
   // Removes the folder.
   void Remove();
 

@@ -5,16 +5,20 @@
 #include <utility>
 
 #include "base/error.h"
+#include "dist/checkpoint/rank_writer.h"
 
 namespace tessera::tools {
 namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr int64_t kMostFailures = 3;   // by themselves, in a row and without a step
-constexpr double kSlowFactor = 2;      // times the median of the ranks
-constexpr double kSlowSeconds = 0.05;  // more than the median
-constexpr int kSlowSteps = 5;          // in a row
+constexpr int64_t kMostFailures = 3;  // by themselves, in a row and without a step
+// Ranks are compared over so many steps and seconds at least.
+constexpr int64_t kComparedSteps = 5;
+constexpr double kComparedSeconds = 2;
+// A slow rank's time for a step is so many times the median of the ranks, and so much longer.
+constexpr double kSlowFactor = 2;
+constexpr double kSlowSeconds = 0.05;
 
 bool IsKilled(const RankReport& rank) { return rank.code > 128; }
 
@@ -121,8 +125,9 @@ void Membership::Begin(int64_t ranks) {
   has_stepped_ = external_ = false;
   code_ = 0;
   step_before_ = last_step_;
-  slow_steps_.clear();
-  compared_step_ = -1;
+  begun_at_ = -1;
+  comparison_.reset();
+  slow_.clear();
   int64_t first = 0;
   for (Host* host : HostsInOrder()) {
     host->first_rank = first;
@@ -133,7 +138,7 @@ void Membership::Begin(int64_t ranks) {
   phase_ = Phase::kFetch;
 }
 
-// The newest whose files the hosts hold together. Each host of the generation gets what it lacks.
+// The newest whose files the hosts hold together.
 void Membership::ChooseCheckpoint() {
   struct Held {
     std::set<std::string> all;
@@ -159,16 +164,43 @@ void Membership::ChooseCheckpoint() {
   const bool from_disk = std::exchange(fetch_failed_, false) || checkpoints.empty();
   memory_step_ = from_disk ? -1 : checkpoints.rbegin()->first.first;
   memory_id_ = from_disk ? "" : checkpoints.rbegin()->first.second;
+  for (auto& [name, host] : hosts_) host.files.clear();
+  if (from_disk) return;
+  std::map<std::string, std::string> urls;
+  const Held& chosen = checkpoints.rbegin()->second;
+  for (const std::string& file : chosen.all) urls.emplace(file, chosen.urls.at(file));
+  ShareOutFiles(urls);
+}
+
+// Every host of the generation has the index. Each other file is on two of them, so that one of
+// them may be lost before the next checkpoint; whoever lacks most gets it. Ranks send each other
+// what they need (dist/checkpoint/memory_checkpoints.h).
+void Membership::ShareOutFiles(const std::map<std::string, std::string>& urls) {
+  constexpr size_t kCopies = 2;
+  std::map<Host*, std::set<std::string>> here;
   for (auto& [name, host] : hosts_) {
-    host.files.clear();
-    if (from_disk || host.ranks == 0) continue;
-    const Held& held = checkpoints.rbegin()->second;
+    if (host.ranks == 0) continue;
+    std::set<std::string>& files = here[&host];
     const auto own = host.report.memory.find(memory_step_);
-    const bool is_same = own != host.report.memory.end() && own->second.id == memory_id_;
-    for (const std::string& file : held.all) {
-      const bool is_here = is_same && std::find(own->second.here.begin(), own->second.here.end(),
-                                                file) != own->second.here.end();
-      if (!is_here) host.files[file] = held.urls.at(file);
+    if (own == host.report.memory.end() || own->second.id != memory_id_) continue;
+    files.insert(own->second.here.begin(), own->second.here.end());
+  }
+  for (const auto& [file, url] : urls) {
+    std::vector<Host*> others;  // that lack it, the one with the fewest files first
+    for (const auto& [host, files] : here) {
+      if (!files.contains(file)) others.push_back(host);
+    }
+    const size_t wanted = file == dist::kIndexFile ? here.size() : std::min(kCopies, here.size());
+    const size_t holders = here.size() - others.size();
+    if (holders >= wanted) continue;
+    std::stable_sort(others.begin(), others.end(), [&](Host* a, Host* b) {
+      const auto place = [&](Host* host) { return std::pair(here[host].size(), host->first_rank); };
+      return place(a) < place(b);
+    });
+    others.resize(wanted - holders);
+    for (Host* host : others) {
+      host->files[file] = url;
+      here[host].insert(file);
     }
   }
 }
@@ -218,19 +250,20 @@ void Membership::Run(double now) {
       End(0, "");
     }
   } else {
-    LookForSlowRanks();
+    LookForSlowRanks(now);
     MakeRoomForMore(now);
   }
 }
 
 void Membership::LookForSteps(double now) {
   int64_t newest = -1;
-  int64_t begun_at = -1;
+  bool from_memory = false;
   for (const auto& [name, host] : hosts_) {
     if (host.ranks == 0 || !IsIn(host)) continue;
     for (const RankReport& rank : host.report.ranks) {
-      newest = std::max(newest, rank.step);
-      begun_at = std::max(begun_at, rank.begun_at);
+      newest = std::max(newest, rank.progress.step);
+      begun_at_ = std::max(begun_at_, rank.progress.begun_at);
+      from_memory = from_memory || rank.progress.from_memory;
     }
   }
   if (newest < 0) return;
@@ -242,10 +275,10 @@ void Membership::LookForSteps(double now) {
       if (host->ranks > 0) hosts.push_back(host->report.host);
     }
     event["hosts"] = std::move(hosts);
-    event["from"] = memory_step_ >= 0 ? "memory" : begun_at > 0 ? "disk" : "the beginning";
-    event["step"] = begun_at;
+    event["from"] = from_memory ? "memory" : begun_at_ > 0 ? "disk" : "the beginning";
+    event["step"] = begun_at_;
     if (lost_at_) {
-      event["lost_steps"] = std::max<int64_t>(0, step_before_ - begun_at);
+      event["lost_steps"] = std::max<int64_t>(0, step_before_ - begun_at_);
       event["seconds"] = now - *std::exchange(lost_at_, std::nullopt);
     }
     Tell(std::move(event));
@@ -253,24 +286,37 @@ void Membership::LookForSteps(double now) {
   last_step_ = newest;
 }
 
-// Ranks of a step work side by side: one that takes far longer than the others holds all up.
-void Membership::LookForSlowRanks() {
-  std::vector<std::pair<double, int64_t>> seconds;
+// The ranks work side by side: one that takes far longer than the others holds all up, be it in
+// every step or in some.
+void Membership::LookForSlowRanks(double now) {
+  Comparison current = {.since = now, .progress = {}};
   for (const auto& [name, host] : hosts_) {
     if (host.ranks == 0 || !IsIn(host)) continue;
     for (const RankReport& rank : host.report.ranks) {
-      if (rank.step == last_step_) seconds.emplace_back(rank.seconds, rank.rank);
+      if (rank.progress.step >= 0) current.progress[rank.rank] = rank.progress;
     }
   }
-  if (std::ssize(seconds) < world_size_ || world_size_ < 3 || last_step_ == compared_step_) return;
-  compared_step_ = last_step_;
+  if (std::ssize(current.progress) < world_size_ || world_size_ < 3) return;
+  if (!comparison_) {
+    comparison_ = std::move(current);
+    return;
+  }
+  if (now - comparison_->since < kComparedSeconds) return;
+  std::vector<std::pair<double, int64_t>> seconds;  // of a step, by rank
+  for (const auto& [rank, progress] : current.progress) {
+    const train::RankProgress& before = comparison_->progress.at(rank);
+    const int64_t steps = progress.step - before.step;
+    if (steps < kComparedSteps) return;
+    seconds.emplace_back((progress.worked - before.worked) / static_cast<double>(steps), rank);
+  }
+  comparison_ = std::move(current);
   std::sort(seconds.begin(), seconds.end());
   const double median = seconds[seconds.size() / 2].first;
+  std::set<int64_t> slow;
   for (const auto& [took, rank] : seconds) {
-    const bool is_slow = took > kSlowFactor * median && took > median + kSlowSeconds;
-    int& steps = slow_steps_[rank];
-    steps = is_slow ? steps + 1 : 0;
-    if (steps != kSlowSteps) continue;
+    if (took <= kSlowFactor * median || took <= median + kSlowSeconds) continue;
+    slow.insert(rank);
+    if (slow_.contains(rank)) continue;
     for (const auto& [name, host] : hosts_) {
       if (rank < host.first_rank || rank >= host.first_rank + host.ranks) continue;
       Tell({{"event", "slow"},
@@ -281,6 +327,7 @@ void Membership::LookForSlowRanks() {
             {"median", median}});
     }
   }
+  slow_ = std::move(slow);
 }
 
 // Ranks that save and end lose no step.
@@ -364,13 +411,13 @@ Order Membership::OrderFor(const Host& host) const {
     return order;
   }
   if (phase_ != Phase::kFetch && phase_ != Phase::kRun) return order;
-  if (host.ranks == 0 || phase_ == Phase::kFetch) order.newest = memory_step_;
+  order.newest = has_stepped_ ? begun_at_ : memory_step_;
+  order.step = memory_step_;
+  order.id = memory_id_;
   if (host.ranks == 0) return order;
   order.command = phase_ == Phase::kFetch ? Command::kFetch
                   : signal_ == 0          ? Command::kRun
                                           : Command::kSignal;
-  order.step = memory_step_;
-  order.id = memory_id_;
   order.files = host.files;
   order.first_rank = host.first_rank;
   order.ranks = host.ranks;

@@ -11,9 +11,10 @@
 // A run is a sequence of generations: each is one start of the command on a number of ranks. When a
 // rank or a host is lost, the ranks that are left are killed, and the next generation begins on the
 // hosts that are there, from the newest checkpoint whose files these hold together, or from the
-// disk. When a host comes, the ranks finish their step, save and end, and the next generation has
-// it. A host belongs to one generation at a time, and the next one begins only when every host
-// there has said that nothing runs on it.
+// disk. Before it begins, each file of the checkpoint is brought to two of its hosts. When a host
+// comes, the ranks finish their step, save and end, and the next generation has it. A host belongs
+// to one generation at a time, and the next one begins only when every host there has said that
+// nothing runs on it.
 //
 // A host that is silent for `silence` seconds is lost. Its agent ends its ranks after half of that
 // (tools/elastic/agent.h), so that two generations never run at once; and where an agent is
@@ -31,6 +32,7 @@
 
 #include "nlohmann/json.hpp"
 #include "tools/elastic/messages.h"
+#include "train/run/elastic_run.h"
 
 namespace tessera::tools {
 
@@ -87,10 +89,11 @@ class Membership {
   void Gather(double now);
   void Begin(int64_t ranks);
   void ChooseCheckpoint();
+  void ShareOutFiles(const std::map<std::string, std::string>& urls);
   void Fetch(double now);
   void Run(double now);
   void LookForSteps(double now);
-  void LookForSlowRanks();
+  void LookForSlowRanks(double now);
   void MakeRoomForMore(double now);
   void StopGeneration(double now);
   void FinishStop(double now);
@@ -121,15 +124,22 @@ class Membership {
   std::string memory_id_;
   bool fetch_failed_ = false;  // the last one's: continue from the disk
   bool has_stepped_ = false;
-  std::optional<double> lost_at_;      // when what led to it was seen
-  bool external_ = false;              // what ended it: a signal, or a host
-  int code_ = 0;                       // of a rank that failed by itself
-  int64_t last_step_ = -1;             // of all generations
-  int64_t step_before_ = -1;           // last_step_ when the generation began
-  int64_t failed_at_ = -2;             // last_step_ when ranks last failed by themselves
-  int64_t failures_ = 0;               // by themselves, in a row and without a step
-  std::map<int64_t, int> slow_steps_;  // by rank: in a row
-  int64_t compared_step_ = -1;
+  int64_t begun_at_ = -1;          // the step that its ranks continued from, once one has stepped
+  std::optional<double> lost_at_;  // when what led to it was seen
+  bool external_ = false;          // what ended it: a signal, or a host
+  int code_ = 0;                   // of a rank that failed by itself
+  int64_t last_step_ = -1;         // of all generations
+  int64_t step_before_ = -1;       // last_step_ when the generation began
+  int64_t failed_at_ = -2;         // last_step_ when ranks last failed by themselves
+  int64_t failures_ = 0;           // by themselves, in a row and without a step
+
+  // Since when ranks are compared, and how far each was then; nullopt: not yet.
+  struct Comparison {
+    double since = 0;
+    std::map<int64_t, train::RankProgress> progress;  // by rank
+  };
+  std::optional<Comparison> comparison_;
+  std::set<int64_t> slow_;  // the ranks that were slow in the comparison before
 
   std::vector<nlohmann::ordered_json> events_;
   std::optional<Outcome> outcome_;

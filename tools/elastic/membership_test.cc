@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <map>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -51,8 +52,9 @@ class Cluster {
     std::vector<std::string> names;
     for (auto& [host, report] : agents_) {
       for (RankReport& rank : report.ranks) {
-        rank.begun_at = begun_at_;
-        rank.step = step;
+        rank.progress.from_memory = begun_at_ > 0;
+        rank.progress.begun_at = begun_at_;
+        rank.progress.step = step;
       }
       if (!report.ranks.empty()) names.push_back(host);
     }
@@ -236,7 +238,7 @@ TEST(MembershipTest, FewerRanksAfterAHostIsLostAndAllAgainWhenItComes) {
     cluster.Pass(2);
     EXPECT_EQ(cluster.Running(), 4);
     EXPECT_EQ(cluster.OrderOf("a").step, 13);
-    EXPECT_EQ(cluster.OrderOf("a").files.size(), 2u) << "the index, and the file of b";
+    EXPECT_EQ(cluster.OrderOf("a").files.size(), 2u) << "the index, and the one file";
     EXPECT_EQ(cluster.OrderOf("a").files.at("of-b").find("http://address-of-b:"), 0u);
   }
 }
@@ -332,18 +334,76 @@ TEST(MembershipTest, AnAgentThatIsStartedAgainIsAnotherHost) {
   EXPECT_EQ(cluster.Events("left").at(0)["reason"], "its agent was started again");
 }
 
-TEST(MembershipTest, ASlowRankIsNamed) {
-  Cluster cluster = TwoHosts(Of(4, 4, 5));
-  for (int64_t step = 2; step < 9; ++step) {
-    cluster.Step(step);
-    for (const char* host : {"a", "b"}) {
-      for (RankReport& rank : cluster.At(host).ranks) rank.seconds = rank.rank == 2 ? 0.9 : 0.3;
-    }
-    cluster.Pass(0.2);
+// Each file is brought to two hosts of the next start, also from one that has no part in it.
+TEST(MembershipTest, FilesAreBroughtToTwoHosts) {
+  MembershipOptions options = Of(8, 2, 3);
+  options.hosts = {"a", "b", "c", "d"};
+  Cluster cluster(options);
+  for (const char* host : {"a", "b", "c", "d"}) cluster.Add(host, 2);
+  cluster.Pass(1);
+  cluster.Step(12, 10);
+  cluster.Pass(0.5);
+  cluster.EndAgent("d");
+  cluster.Pass(1.5);
+  EXPECT_EQ(cluster.OrderOf("a").world_size, 4);
+  EXPECT_EQ(cluster.OrderOf("c").ranks, 0) << "no layout has six ranks";
+  std::map<std::string, int> hosts;
+  for (const char* name : {"a", "b"}) {
+    EXPECT_EQ(cluster.OrderOf(name).step, 10);
+    std::set<std::string> files;
+    for (const std::string& file : cluster.At(name).memory.at(10).here) files.insert(file);
+    for (const auto& [file, url] : cluster.OrderOf(name).files) files.insert(file);
+    for (const std::string& file : files) ++hosts[file];
   }
-  ASSERT_EQ(cluster.Events("slow").size(), 1u);
-  EXPECT_EQ(cluster.Events("slow")[0]["ranks"], nlohmann::ordered_json({2}));
-  EXPECT_EQ(cluster.Events("slow")[0]["host"], "b");
+  EXPECT_EQ(hosts,
+            (std::map<std::string, int>{
+                {"checkpoint.json", 2}, {"of-a", 2}, {"of-b", 2}, {"of-c", 2}, {"of-d", 2}}));
+  EXPECT_EQ(cluster.OrderOf("b").files.at("of-c").find("http://address-of-c:"), 0u);
+
+  cluster.begun_at_ = 10;
+  cluster.Step(13, 13);
+  cluster.Add("d", 2);
+  cluster.Pass(2);
+  EXPECT_EQ(cluster.OrderOf("d").world_size, 8);
+  EXPECT_EQ(cluster.OrderOf("a").files.size(), 0u);
+  EXPECT_EQ(cluster.OrderOf("d").files.size(), 1u) << "the index: two hosts have all else";
+}
+
+// A rank is slow in every step, or in some, or not much slower than the others, or for a while.
+TEST(MembershipTest, ASlowRankIsNamed) {
+  struct Case {
+    double usual;  // seconds of a step
+    double more;   // of rank 2, in each `every`th
+    int64_t every;
+    int64_t until;            // this step
+    std::vector<int64_t> at;  // the steps in which it is named
+  };
+  const Case cases[] = {{0.3, 0.6, 1, 1000, {8}},   {0.3, 2.4, 4, 1000, {14}},
+                        {0.3, 0.2, 1, 1000, {}},    {0.01, 0.04, 1, 1000, {}},
+                        {0.3, 2.4, 1000, 1000, {}}, {0.3, 0.6, 1, 12, {8}}};
+  for (const Case& slow : cases) {
+    Cluster cluster = TwoHosts(Of(4, 4, 5));
+    std::map<int64_t, double> worked;
+    for (int64_t step = 2; step < 40; ++step) {
+      cluster.Step(step);
+      for (const char* host : {"a", "b"}) {
+        for (RankReport& rank : cluster.At(host).ranks) {
+          double& seconds = worked[rank.rank];
+          seconds += slow.usual;
+          if (rank.rank == 2 && step % slow.every == 0 && step < slow.until) seconds += slow.more;
+          rank.progress.worked = seconds;
+        }
+      }
+      cluster.Pass(0.4);
+    }
+    const auto events = cluster.Events("slow");
+    EXPECT_EQ(events.size(), slow.at.empty() ? 0u : 1u) << slow.more << " " << slow.every;
+    for (const auto& event : events) {
+      EXPECT_EQ(event["ranks"], nlohmann::ordered_json({2}));
+      EXPECT_EQ(event["host"], "b");
+      EXPECT_LE(event["step"].get<int64_t>(), slow.at[0]);
+    }
+  }
 }
 
 }  // namespace

@@ -3,6 +3,12 @@
 
 #include "nlohmann/json.hpp"
 
+namespace tessera::train {
+
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RankProgress, from_memory, begun_at, step, worked)
+
+}  // namespace tessera::train
+
 namespace tessera::tools {
 
 using Json = nlohmann::json;
@@ -16,8 +22,8 @@ NLOHMANN_JSON_SERIALIZE_ENUM(Command, {{Command::kWait, "wait"},
                                        {Command::kRun, "run"},
                                        {Command::kSignal, "signal"},
                                        {Command::kEnd, "end"}})
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RankReport, rank, is_running, code, was_stopped, reason, step,
-                                   begun_at, seconds)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RankReport, rank, is_running, code, was_stopped, reason,
+                                   progress)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(AgentReport::Files, id, here, all)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(AgentReport, host, agent, slots, file_port, free_port,
                                    generation, phase, problem, ranks, memory)

@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "train/run/elastic_run.h"
 
 namespace tessera::tools {
 
@@ -32,14 +33,12 @@ struct RankReport {
   int64_t code = 0;          // once it has ended: its exit code, 128 + the signal that killed it
   bool was_stopped = false;  // killed by the agent, as the order said
   std::string reason = {};   // why the agent killed it where no order said so
-  int64_t step = -1;         // that it has done last; -1: none yet
-  int64_t begun_at = -1;     // the step that its start continued from
-  double seconds = 0;        // of that step in which it did not wait for other ranks
+  train::RankProgress progress = {};
 };
 
 enum class HostPhase {
   kIdle,     // nothing is running
-  kReady,    // has all files of the order's step
+  kReady,    // has the files that the order names
   kRunning,  // ranks run, or have ended by themselves
   kFailed,   // cannot do what the order says: `problem`
 };
@@ -65,7 +64,7 @@ struct AgentReport {
 
 enum class Command {
   kWait,    // keep nothing running
-  kFetch,   // nothing running; bring the files of `step`
+  kFetch,   // nothing running; keep of the checkpoints up to `step`, and bring `files`
   kRun,     // start the ranks, once, or let them run
   kSignal,  // the same, and give the ranks `signal`, once
   kEnd,     // keep nothing running, remove the checkpoints in memory, and end
@@ -76,12 +75,13 @@ struct Order {
   std::string job;  // checkpoints in memory belong to it
   int64_t generation = 0;
   double silence = 10;  // seconds: an agent that hears nothing for half of it ends its ranks
-  // Checkpoints in memory of later steps are of starts that were given up: they are removed.
+  // Checkpoints in memory of later steps are of starts that were given up: they are removed. So is
+  // one of `step` that is not `id`.
   int64_t newest = std::numeric_limits<int64_t>::max();
   // kFetch, kRun and kSignal:
   int64_t step = -1;    // of the checkpoint in memory to continue from; -1: none
   std::string id = {};  // Files::id of it
-  std::map<std::string, std::string> files = {};  // missing here: the URL that has each
+  std::map<std::string, std::string> files = {};  // that the host shall have: the URL of each
   int64_t first_rank = 0;
   int64_t ranks = 0;  // of this host
   int64_t world_size = 0;

@@ -2,6 +2,7 @@
 #include "train/run/elastic_run.h"
 
 #include <algorithm>
+#include <sstream>
 #include <vector>
 
 #include "base/file.h"
@@ -34,8 +35,33 @@ StatusOr<std::optional<ElasticRun>> ElasticRun::Of(const char* text) {
   return InvalidArgument(kVariable, ": '", text, "' is not what `tessera launch` sets");
 }
 
+namespace {
+
 std::string ProgressFile(const std::string& folder, int rank) {
   return JoinPath(folder, Concat("rank-", rank));
+}
+
+}  // namespace
+
+Status WriteProgress(const std::string& folder, int rank, const RankProgress& progress) {
+  return WriteFileAtomically(ProgressFile(folder, rank),
+                             Concat(progress.from_memory ? 1 : 0, " ", progress.begun_at, " ",
+                                    progress.step, " ", progress.worked, "\n"));
+}
+
+std::optional<RankProgress> ReadProgress(const std::string& folder, int rank) {
+  const StatusOr<std::string> text = ReadFile(ProgressFile(folder, rank));
+  if (!text.ok()) return std::nullopt;
+  std::istringstream words(*text);
+  RankProgress progress;
+  if (words >> progress.from_memory >> progress.begun_at >> progress.step >> progress.worked) {
+    return progress;
+  }
+  return std::nullopt;
+}
+
+void RemoveProgress(const std::string& folder, int rank) {
+  (void)RemoveAll(ProgressFile(folder, rank));
 }
 
 namespace {

@@ -32,9 +32,17 @@ struct ElasticRun {
   static StatusOr<std::optional<ElasticRun>> Of(const char* text);
 };
 
-// Where a rank says, after every step, the step that it began at, the one that it has done, and the
-// seconds of this in which it did not wait for other ranks: "0 12 0.25\n".
-std::string ProgressFile(const std::string& folder, int rank);
+// What a rank says after every step, in a file of the folder.
+struct RankProgress {
+  bool from_memory = false;  // it continued from a checkpoint in the hosts' memory
+  int64_t begun_at = -1;     // the step that its start continued from
+  int64_t step = -1;         // that it has done last
+  double worked = 0;  // seconds of its steps in which it did not wait for other ranks, in all
+};
+Status WriteProgress(const std::string& folder, int rank, const RankProgress& progress);
+// nullopt: it has not said anything.
+std::optional<RankProgress> ReadProgress(const std::string& folder, int rank);
+void RemoveProgress(const std::string& folder, int rank);
 
 // The layout of a run, written for `ranks` ranks, on `others`: it computes the same steps, from the
 // same micro-batches. tp, pp, cp and ep stay where they can, else each becomes a divisor of what it
