@@ -83,8 +83,12 @@ RankAxes AxesOf(const dist::Mesh& mesh) {
           .ep = mesh.ep()->rank()};
 }
 
-// Of gradients that are kept whole until the update, or of this rank's share of them.
+// Of gradients that are kept whole until the update, or of this rank's share of them. Shares that
+// are off-loaded are the host's.
 int64_t GradientBytes(models::Model& model, const dist::Mesh& mesh, const EngineOptions& options) {
+  const dist::ZeroOptions& store = options.store;
+  const bool is_share = store.shards_gradients();
+  const double here = is_share && store.offload_optimizer ? 1 - store.offload_fraction : 1;
   int64_t bytes = 0;
   const std::optional<DType> given = model.build().grad_dtype;
   for (const nn::Parameter* p : model.Parameters()) {
@@ -93,8 +97,9 @@ int64_t GradientBytes(models::Model& model, const dist::Mesh& mesh, const Engine
     const DType own = p->tensor.dtype() == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32;
     const int64_t ranks = p->expert_group != nullptr ? mesh.edp()->size() : mesh.dp()->size();
     int64_t elements = p->tensor.numel();
-    if (options.store.shards_gradients()) elements = (elements + ranks - 1) / ranks;
-    bytes += elements * static_cast<int64_t>(DTypeSize(given.value_or(own)));
+    if (is_share) elements = (elements + ranks - 1) / ranks;
+    const int64_t width = DTypeSize(given.value_or(own));
+    bytes += static_cast<int64_t>(static_cast<double>(elements * width) * here);
   }
   return bytes;
 }

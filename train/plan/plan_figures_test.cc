@@ -96,6 +96,18 @@ TEST_F(PlanFiguresTest, GradientsOnTheirWayAreBuckets) {
   EXPECT_LT(shares->ranks[0].buckets_bytes, 2 * shares->parameter_count * 4);
 }
 
+// Shares of gradients are where the optimizer is.
+TEST_F(PlanFiguresTest, OffloadedSharesOfGradientsAreTheHosts) {
+  for (const char* stage : {"2", "3"}) {
+    const StatusOr<Plan> kept = PlanOf(ConfigOf({{"zero", stage}}), 2);
+    const StatusOr<Plan> moved = PlanOf(ConfigOf({{"zero", stage}, {"cpu_offload", "true"}}), 2);
+    ASSERT_TRUE(kept.ok() && moved.ok()) << Message(moved.status());
+    EXPECT_GE(kept->ranks[0].gradients_bytes, kept->parameter_count * 2) << "ZeRO " << stage;
+    EXPECT_EQ(moved->ranks[0].gradients_bytes, 0) << "ZeRO " << stage;
+    EXPECT_GT(moved->ranks[0].host_bytes, kept->ranks[0].host_bytes);
+  }
+}
+
 // A product's scratch on a GPU, which its own figure states (ops/matmul/product_workspace.h).
 TEST_F(PlanFiguresTest, ScratchOfKernelsIsWorkspace) {
   const StatusOr<Plan> cpu = PlanOf(ConfigOf({}), 1);
