@@ -285,9 +285,11 @@ Difference NumberDifference(const Run& a, const Run& b, int64_t step) {
     return Difference{Concat(name, " is ", std::strtod(v.c_str(), nullptr), " and ",
                              std::strtod(w.c_str(), nullptr), " (", v, ", ", w, ")")};
   };
-  if (x.loss != y.loss) return differ("the loss", x.loss, y.loss);
-  if (x.grad_norm == y.grad_norm) return {};
-  Difference found = differ("the norm of the gradients", x.grad_norm, y.grad_norm);
+  if (x.loss == y.loss && x.grad_norm == y.grad_norm) return {};
+  Difference found = x.loss != y.loss
+                         ? differ("the loss", x.loss, y.loss)
+                         : differ("the norm of the gradients", x.grad_norm, y.grad_norm);
+  if (x.grad_norm == y.grad_norm) return found;
   found.in_a = GradientsIn(a, step);
   found.in_b = GradientsIn(b, step);
   return found;

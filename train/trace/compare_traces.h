@@ -27,8 +27,8 @@ struct TraceComparison {
   std::string difference;
   // " their configurations differ in lr (0.001, 0.002)"; empty: they do not.
   std::string configurations;
-  // The two tensors that differ, or the gradients whose norms do; neither, where something else
-  // differs or only one run has it.
+  // The two tensors that differ, or the gradients where the loss or their norms do; neither, where
+  // something else differs or only one run has it.
   std::optional<TracedTensor> in_a, in_b;
   // Where a tensor differs after an update: the gradients of the step, which may differ although
   // their norms do not.

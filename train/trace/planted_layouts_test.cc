@@ -193,6 +193,16 @@ TEST_F(PlantedLayoutsTest, GradientsAreThoseOfOneRank) {
   EXPECT_TRUE(Retake(BadRun(kLayouts[0]).out, wanted)->empty());
 }
 
+// Operations of layouts that cut the model otherwise are not compared: the gradients are.
+TEST_F(PlantedLayoutsTest, ALayoutOfOtherBitsIsNamedByAGradient) {
+  Run(Base("good"));
+  for (const Layout& layout : kLayouts) {
+    if (layout.same_bits) continue;
+    SCOPED_TRACE(layout.name);
+    ExpectNamed(layout, {}, "step 1: the loss is ", "transformer.");
+  }
+}
+
 TEST_F(PlantedLayoutsTest, ALearningRateOfOneStepIsNamed) {
   Run(Base("good"));
   for (const Layout& layout : kLayouts) {
