@@ -332,7 +332,7 @@ class ElasticWalkTest : public ElasticTest, public testing::WithParamInterface<W
 
   static void SetUpTestSuite() {
     ElasticTest::SetUpTestSuite();
-    Process whole(Options("whole", {"--gradient-accumulation-steps", "3"}), root_ + "/whole_log");
+    Process whole(Options("whole", {"--gradient-accumulation-steps", "4"}), root_ + "/whole_log");
     ASSERT_EQ(whole.ExitCode(), 0) << whole.Errors();
     weights_ = Weights(root_ + "/whole");
     fs::create_directories(root_ + "/memory");
@@ -354,7 +354,7 @@ class ElasticWalkTest : public ElasticTest, public testing::WithParamInterface<W
     fs::remove_all(out);
     fs::remove(root_ + "/once");
     const Strings launch = {
-        "--num-gpus",          "3", "--max-restarts", "5", "--memory-save-interval", "2",
+        "--num-gpus",          "4", "--max-restarts", "5", "--memory-save-interval", "2",
         "--heartbeat-timeout", "3"};
     std::optional<Process> run;
     {
