@@ -69,18 +69,19 @@ PieceExchange::PieceExchange(const CheckpointEntries& entries, SavedFiles* files
 
 void PieceExchange::Want(int keeper, const PiecePart& part, const Tensor& place) {
   const Shape& size = part.part.size;
-  if (place.nbytes() <= kBlock) {
+  if (place.nbytes() <= kBlock || keeper == world_.rank()) {
     wanted_[static_cast<size_t>(keeper)].push_back({part, place});
     return;
   }
-  const auto longest = std::max_element(size.begin(), size.end());
-  const int dim = static_cast<int>(longest - size.begin());
+  // Halves of the first dims lie in one stretch each.
+  int dim = 0;
+  while (size[dim] == 1) ++dim;
   for (const bool is_second : {false, true}) {
     PiecePart half = part;
     Box inside = {Minus(part.part.begin, part.part.begin), size};  // of the place
-    const int64_t first = *longest / 2;
+    const int64_t first = size[dim] / 2;
     inside.begin[dim] = is_second ? first : 0;
-    inside.size[dim] = is_second ? *longest - first : first;
+    inside.size[dim] = is_second ? size[dim] - first : first;
     half.part.begin[dim] += inside.begin[dim];
     half.part.size = inside.size;
     Want(keeper, half, BoxView(place, inside));
