@@ -322,7 +322,7 @@ void WriteEvents(const RunRecord& run, Markup* out) {
   }
 }
 
-// "12 times ranks started again; 31 steps and 14.2 s were lost".
+// "ranks started again 12 times; 31 steps and 14.2 s were lost".
 std::string LossText(const RunRecord& run) {
   int64_t starts = 0, steps = 0;
   double seconds = 0;
@@ -332,9 +332,8 @@ std::string LossText(const RunRecord& run) {
     steps += event.lost_steps.value_or(0);
     seconds += *event.lost_seconds;
   }
-  return Concat(starts,
-                starts == 1 ? " time ranks started again; " : " times ranks started again; ", steps,
-                " steps and ", NumberText(seconds, Unit::kNone), " s were lost");
+  return Concat("ranks started again ", starts == 1 ? "once" : Concat(starts, " times"), "; ",
+                steps, " steps and ", NumberText(seconds, Unit::kNone), " s were lost");
 }
 
 }  // namespace

@@ -74,7 +74,7 @@ TEST(PageTest, TellsWhoLeftAndJoined) {
   RunRecord run = SmallRun("a");
   EXPECT_EQ(MakePage({run}, {}).find("Ranks that left"), std::string::npos);
   run.events = {
-      {.step = 12, .kind = "left", .where = "host3: ranks 6", .what = "killed by signal 9"},
+      {.step = 12, .kind = "left", .where = "host3: rank 6", .what = "killed by signal 9"},
       {.step = 10,
        .kind = "started",
        .where = "host1, host3",
@@ -83,12 +83,12 @@ TEST(PageTest, TellsWhoLeftAndJoined) {
        .lost_seconds = 1.5}};
   const std::vector<Element> elements = Parsed(MakePage({run}, {}));
   const Texts cells = TextsOf(elements, "td");
-  for (const char* cell : {"left", "host3: ranks 6", "killed by signal 9", "8 ranks from memory"}) {
+  for (const char* cell : {"left", "host3: rank 6", "killed by signal 9", "8 ranks from memory"}) {
     EXPECT_NE(std::find(cells.begin(), cells.end(), cell), cells.end()) << cell;
   }
   const Texts remarks = TextsOf(elements, "p", "remark");
   ASSERT_FALSE(remarks.empty());
-  EXPECT_EQ(remarks[0], "1 time ranks started again; 2 steps and 1.500 s were lost");
+  EXPECT_EQ(remarks[0], "ranks started again once; 2 steps and 1.500 s were lost");
 }
 
 TEST(PageTest, DrawsEverySeries) {

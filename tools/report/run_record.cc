@@ -106,7 +106,8 @@ Status ReadEvents(const std::string& folder, RunRecord* run) {
     if (event.kind == "started") {
       event.what = Concat(ranks, " ranks from ", CellOf(row.json, "from"));
     } else {
-      if (!ranks.empty()) event.where += Concat(": ranks ", ranks);
+      const bool is_one = ranks.find(',') == std::string::npos;
+      if (!ranks.empty()) event.where += Concat(is_one ? ": rank " : ": ranks ", ranks);
       event.what = CellOf(row.json, "reason");
     }
     if (row.json.contains("seconds")) event.lost_seconds = NumberOf(row.json["seconds"]);
