@@ -60,7 +60,8 @@
       if (points === 0) return 0;
       sum += points;
     }
-    if (section.path.startsWith('docs/benchmarks/')) sum /= 2;
+    const aside = section.path.startsWith('docs/benchmarks/') || section.path === 'CHANGELOG.html';
+    if (aside) sum /= 2;
     return sum;
   }
 
