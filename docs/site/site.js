@@ -50,7 +50,7 @@
     let sum = 0;
     for (const term of terms) {
       let points = 0;
-      const name = section.lowHeading.split('::').pop();
+      const name = section.lowHeading.split('::').pop().replace(/^-+/, '');
       if (section.lowHeading === term || name === term) points += 60;
       else if (section.lowHeading.split(/[\s,]+/).includes(term)) points += 40;
       else if (section.lowHeading.startsWith(term) || name.startsWith(term)) points += 25;
@@ -62,11 +62,14 @@
     }
     const aside = section.path.startsWith('docs/benchmarks/') || section.path === 'CHANGELOG.html';
     if (aside) sum /= 2;
+    if (section.path.startsWith('api/')) sum *= 0.8;
     return sum;
   }
 
   function find(query) {
-    const terms = query.toLowerCase().split(/\s+/).filter(Boolean);
+    const terms = query.toLowerCase().split(/\s+/).map(function (term) {
+      return term.replace(/^-+/, '');
+    }).filter(Boolean);
     if (terms.length === 0) return [];
     const hits = [];
     index.forEach(function (section, number) {
@@ -116,13 +119,13 @@
     if (links.length === 0) return;
     const at = links.indexOf(document.activeElement);
     const next = at < 0 ? (by > 0 ? 0 : links.length - 1) : at + by;
-    if (next < 0 || next >= links.length) document.getElementById('search').focus();
+    if (next < 0 || next >= links.length) document.getElementById('site-search').focus();
     else links[next].focus();
   }
 
   function addSearch() {
-    const input = document.getElementById('search');
-    const found = document.getElementById('found');
+    const input = document.getElementById('site-search');
+    const found = document.getElementById('site-found');
     const update = function () {
       load(function () { show(found, find(input.value), input.value); });
     };
@@ -157,7 +160,7 @@
   }
 
   document.addEventListener('DOMContentLoaded', function () {
-    const button = document.getElementById('colours');
+    const button = document.getElementById('site-colours');
     const label = function () { button.textContent = isDark() ? 'Light' : 'Dark'; };
     label();
     button.addEventListener('click', function () {
@@ -171,7 +174,7 @@
       menu.scrollTop = current.offsetTop - menu.clientHeight / 3;
     }
     menu.addEventListener('click', function (event) {
-      if (event.target.closest('a')) document.getElementById('show-menu').checked = false;
+      if (event.target.closest('a')) document.getElementById('site-menu').checked = false;
     });
     addSearch();
   });

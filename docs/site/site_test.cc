@@ -105,6 +105,7 @@ TEST_F(SiteTest, TheSearchHasEverySection) {
 std::string LinksOf(const std::string& path) {
   static const std::regex kHeading("(#+) (.*)");
   static const std::regex kLink(R"(\]\(([^)\s]+)\))");
+  static const std::regex kCode("`[^`]*`");
   std::ifstream in(path);
   std::string html;
   bool in_code = false;
@@ -118,7 +119,7 @@ std::string LinksOf(const std::string& path) {
       const std::string name = "h" + std::to_string(match[1].length());
       html += "<" + name + ">" + Escaped(match[2].str()) + "</" + name + ">\n";
     }
-    const std::string text = std::regex_replace(line, std::regex("`[^`]*`"), "");
+    const std::string text = std::regex_replace(line, kCode, "");
     for (std::sregex_iterator link(text.begin(), text.end(), kLink), end; link != end; ++link) {
       html += "<a href=\"" + Escaped((*link)[1].str()) + "\"></a>\n";
     }
