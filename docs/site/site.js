@@ -51,8 +51,12 @@
     for (const term of terms) {
       let points = 0;
       const name = section.lowHeading.split('::').pop().replace(/^-+/, '');
+      const words = section.lowHeading.split(/[\s,]+/).map(function (word) {
+        return word.replace(/^-+/, '');
+      });
       if (section.lowHeading === term || name === term) points += 60;
-      else if (section.lowHeading.split(/[\s,]+/).includes(term)) points += 40;
+      else if (words[0] === term && section.lowHeading.startsWith('--')) points += 60;
+      else if (words.includes(term)) points += 40;
       else if (section.lowHeading.startsWith(term) || name.startsWith(term)) points += 25;
       else if (section.lowHeading.includes(term)) points += 12;
       if (section.lowTitle.includes(term)) points += 8;
