@@ -43,8 +43,8 @@ TEST(SnippetsTest, DocumentationShowsCodeThatCompiles) {
   }
   for (const char* page : {"README.md", "docs/architecture.md", "docs/callbacks-and-hooks.md",
                            "docs/cli.md", "docs/data-and-tasks.md", "docs/debugging.md",
-                           "docs/programs.md", "docs/programs-on-ranks.md", "docs/tensors.md",
-                           "docs/training-loops.md", "docs/writing-a-model.md",
+                           "docs/from-libtorch.md", "docs/programs.md", "docs/programs-on-ranks.md",
+                           "docs/tensors.md", "docs/training-loops.md", "docs/writing-a-model.md",
                            "docs/writing-an-operation.md", "docs/writing-an-optimizer.md"}) {
     for (const std::string& snippet : Snippets(ReadText(page))) {
       EXPECT_NE(sources.find(snippet), std::string::npos) << page << " shows:\n" << snippet;

@@ -11,7 +11,10 @@ function quoted(text,    parts, n, i, out) {
   }
   out = ""
   for (i = 1; i <= n; i++) {
-    if (i % 2 == 1 || i == n) gsub(/[\\@<>#%&]/, "\\\\&", parts[i])
+    if (i % 2 == 1 || i == n) {
+      gsub(/[\\@<>#%&]/, "\\\\&", parts[i])
+      gsub(/ al\. /, " al.\\ ", parts[i])                         # no sentence ends there
+    }
     out = out (i > 1 ? "`" : "") parts[i]
   }
   return out
