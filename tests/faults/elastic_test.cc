@@ -178,24 +178,30 @@ TEST_P(ElasticLayoutTest, AHostLeavesAndComes) {
   } else {
     *(std::find(alone.begin(), alone.end(), "--gradient-accumulation-steps") + 1) = "4";
   }
-  Process undisturbed(Train(whole, 100, alone), whole + "_log");
+  Process undisturbed(Train(whole, 160, alone), whole + "_log");
   ASSERT_EQ(undisturbed.ExitCode(), 0) << undisturbed.Errors();
   Process run(Launch({"--hostfile", root_ + "/hosts", "--max-restarts", "10", "--min-ranks", "1",
                       "--memory-save-interval", "3"},
-                     Train(out, 100, GetParam().flags)),
+                     Train(out, 160, GetParam().flags)),
               out + "_log");
   ASSERT_TRUE(Await(run, [&] { return Step(out) >= 5; })) << run.Errors();
-  const std::vector<pid_t> agents = Find(out, "127.0.0.1");
-  ASSERT_EQ(agents.size(), 1u);
-  kill(agents[0], SIGKILL);
+  // On a busy machine the host is back before the other one's ranks have ended: then once more.
+  size_t lost = 0;  // the start without it
+  for (int tries = 0; tries < 5 && lost == 0; ++tries) {
+    const size_t before = Events(out, "started").size();
+    const std::vector<pid_t> agents = Find(out, "127.0.0.1");
+    ASSERT_EQ(agents.size(), 1u);
+    kill(agents[0], SIGKILL);
+    if (!Await(run, [&] { return Events(out, "started").size() > before; })) break;
+    if (Events(out, "started")[before]["ranks"] == 2) lost = before;
+  }
   ASSERT_EQ(run.ExitCode(), 0) << run.Errors();
   const std::vector<nlohmann::json> starts = Events(out, "started");
-  ASSERT_GE(starts.size(), 3u) << ReadText(out + "/events.jsonl");
+  ASSERT_TRUE(lost > 0 && starts.size() > lost + 1) << ReadText(out + "/events.jsonl");
   EXPECT_EQ(starts[0]["ranks"], 4);
-  EXPECT_EQ(starts[1]["ranks"], 2);
-  EXPECT_EQ(starts[1]["from"], "memory") << "the host that is left has the files of both";
-  EXPECT_EQ(starts[2]["ranks"], 4);
-  EXPECT_EQ(starts[2]["lost_steps"], 0) << "ranks save before a host that has come takes part";
+  EXPECT_EQ(starts[lost]["from"], "memory") << "the host that is left has the files of both";
+  EXPECT_EQ(starts[lost + 1]["ranks"], 4);
+  EXPECT_EQ(starts[lost + 1]["lost_steps"], 0) << "ranks save before a host that comes takes part";
   EXPECT_TRUE(Weights(out) == Weights(whole)) << "the weights differ";
 }
 
