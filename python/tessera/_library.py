@@ -53,6 +53,8 @@ class Error(Exception):
             print(error, error.code.name)
     """
 
+    __module__ = "tessera"
+
     def __init__(self, message: str, code: Code = Code.UNKNOWN) -> None:
         super().__init__(message)
         self.code = code

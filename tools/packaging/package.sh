@@ -4,6 +4,7 @@
 #
 #   DIR/bin, include, lib, share    a prefix that may be moved
 #   DIR/packages                    the same as a tarball, and as Debian packages
+#   DIR/tessera-*.whl               the command, and the library with its module for Python
 #
 # It runs in the folder of its runfiles. The tarball brings the shared libraries along, in
 # lib/tessera, that are neither libc's nor the compiler's; the Debian packages depend on theirs.
@@ -191,3 +192,7 @@ bring_along
 name=tessera-$version-linux-$(uname -m)
 tar --create --gzip --file "$prefix/packages/$name.tar.gz" --directory "$prefix" \
   --exclude=./packages --transform "s,^\.,$name," --sort=name --mtime="@$SOURCE_DATE_EPOCH" --owner=0 --group=0 --numeric-owner .
+
+# --- The wheel -----------------------------------------------------------------------------------
+
+python3 $here/wheel.py "$prefix" python/tessera "$prefix" >/dev/null
