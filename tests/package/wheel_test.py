@@ -408,8 +408,18 @@ class ProcessTest(unittest.TestCase):
                          "tensor = model.forward(input_ids=[[1]])['logits']\n"
                          "capsule = tensor.__dlpack__()\n"
                          "other = tessera.from_dlpack(tensor)\n"
-                         "tokens = model.stream('Hi', max_new_tokens=250)\n"
-                         "next(tokens)")
+                         "next(model.stream('Hi', max_new_tokens=250))")
+
+    def test_stream_at_the_end_of_a_program(self):
+        """A stream that is open when a program ends does not write on."""
+        self.run_program("import atexit, sys, tessera\n"
+                         "model = tessera.Model(sys.argv[1])\n"
+                         "tokens = model.stream('Hi', max_new_tokens=250, do_sample=True,\n"
+                         "                      num_return_sequences=16, logit_bias={256: -100})\n"
+                         "next(tokens)\n"
+                         "def check():\n"
+                         "    assert tokens._work.items.qsize() < 3000\n"
+                         "atexit.register(check)")
 
 
 if __name__ == "__main__":
