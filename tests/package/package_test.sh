@@ -178,13 +178,25 @@ cp /var/lib/dpkg/status "$root/var/lib/dpkg/status"
 as_user() { PATH=$PATH:/usr/sbin:/sbin dpkg --root="$root" --force-not-root --force-script-chrootless --log=/dev/null "$@"; }
 as_user -i "$scratch"/packages/*.deb >dpkg.log 2>&1 || { grep -v 'files list file' dpkg.log; exit 1; }
 "$root/usr/bin/tessera" --version
-for name in tessera libtessera0 libtessera-dev; do
+# The library for C needs libc alone.
+dpkg-deb --field "$scratch"/packages/libtessera0_*.deb Depends | grep -vE '^libc6 \([^),]*\)$' &&
+  fail "what libtessera0 depends on"
+packages=(tessera libtessera0 libtessera-dev libtessera-cpp0 libtessera-cpp-dev)
+for name in "${packages[@]}"; do
   dpkg --root="$root" --status $name | grep -x "Status: install ok installed" >/dev/null || fail "$name is not installed"
   grep -F "Apache License" "$root/usr/share/doc/$name/copyright" >/dev/null || fail "$name has no licence"
   [ -s "$root/usr/share/doc/$name/$name.spdx.json" ] || fail "$name has no bill of materials"
 done
 [ -e "$root/usr/include/tessera/core/tensor.h" ] || fail "no headers"
 PKG_CONFIG_PATH="$root/usr/lib/pkgconfig" pkg-config --exists tessera-train
+# Without the parts for C++, CMake still finds the one for C.
+as_user -r libtessera-cpp-dev libtessera-cpp0 >dpkg.log 2>&1 || { grep -v 'files list file' dpkg.log; exit 1; }
+mkdir c_alone
+printf '%s\n' 'cmake_minimum_required(VERSION 3.16)' 'project(c_alone C)' 'find_package(tessera REQUIRED)' \
+  'add_executable(next_ids ../next_ids.c)' 'target_link_libraries(next_ids tessera::tessera)' >c_alone/CMakeLists.txt
+cmake -S c_alone -B c_alone/build -DCMAKE_PREFIX_PATH="$root/usr" >cmake.log || { cat cmake.log; exit 1; }
+cmake --build c_alone/build >cmake.log 2>&1 || { cat cmake.log; exit 1; }
+[ "$(c_alone/build/next_ids gpt/model)" = "$ids" ] || fail "next_ids of libtessera-dev does not give $ids"
 as_user -r tessera libtessera-dev libtessera0 >dpkg.log 2>&1 || { grep -v 'files list file' dpkg.log; exit 1; }
 left=$(find "$root/usr" -not -type d 2>/dev/null || true)
 [ -z "$left" ] || fail "removing left $left"
