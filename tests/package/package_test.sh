@@ -33,6 +33,10 @@ wheel=$(python3 tools/packaging/wheel.py "$prefix" python/tessera "$scratch/agai
 [[ $wheel == tessera-*-py3-none-manylinux_2_*_$(uname -m).whl ]] || fail "the wheel is called $wheel"
 cmp "$scratch/again/$wheel" "$scratch/packages/$wheel"
 
+version=$(sed -nE 's/^#define TSR_VERSION "(.*)"/\1/p' "$prefix/include/tessera.h")
+grep -qF "\"version\": \"$version\"," tools/packaging/vcpkg/tessera/vcpkg.json ||
+  fail "tools/packaging/vcpkg/tessera/vcpkg.json is not of version $version"
+
 # From here on, nothing of the build is in reach.
 mkdir "$scratch/consumers"
 for source in tests/package/{CMakeLists.txt,next_ids.c,next_ids_cpp.cc,own_module.cc,wheel_test.py} \
