@@ -152,7 +152,7 @@ class _Contexts:
         """Ends one call, if it runs; close() waits for its thread."""
         with self._lock:
             if any(one is context for one in self._running):
-                self._stopping.append(thread)
+                self._stopping = [one for one in self._stopping if one.is_alive()] + [thread]
                 call("tsr_context_cancel", context)
 
     def close(self) -> None:
@@ -311,8 +311,8 @@ class Model:
     memory_limit: bytes of the tensors of each call; 0: no limit.
     progress: is called with the bytes read so far and in all.
 
-    A call that fails raises Error. Text waits for tokens in the calling thread, so Ctrl-C ends a
-    generation at its next token; other calls end first.
+    A call that fails raises Error. Ctrl-C ends generate and chat at the next token; other calls
+    finish first.
 
     Example:
         with tessera.Model("runs/book/model") as model:

@@ -319,7 +319,7 @@ class TensorTest(unittest.TestCase):
             wide[:, ::2] = ids
             turned = numpy.asfortranarray(ids)
             turned.flags.writeable = False
-            for inputs in (wide[:, ::2], turned):
+            for inputs in (wide[:, ::2], turned, tessera.from_dlpack(wide[:, ::2])):
                 same = model.forward(input_ids=inputs)["logits"]
                 self.assertTrue((same.numpy() == array).all())
         self.assertEqual(numpy.asarray(logits).__array_interface__["data"][0], logits._address)
@@ -329,6 +329,7 @@ class TensorTest(unittest.TestCase):
         del logits, results, shared
         gc.collect()
         self.assertEqual(array[0, 0, 0], 5)
+        self.assertEqual(tessera.from_dlpack(ids)._address, ids.__array_interface__["data"][0])
         half = tessera.as_tensor(numpy.array([1.5], numpy.float16))
         self.assertEqual((half.dtype, half.tolist()), ("float16", [1.5]))
         with self.assertRaises(tessera.Error):
