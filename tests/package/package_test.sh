@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # What tools/package makes: laid out once, moved, and used from there by programs in C and C++
 # that know nothing of this repository, by CMake and by pkg-config, shared and static; the command's
-# libraries; the Debian packages, installed into a root of their own and removed.
+# libraries; the wheel, in an environment of Python's; the Debian packages, installed into a root of their own and removed.
 set -euo pipefail
 fail() { echo "FAILED: $*" >&2; exit 1; }
 step() { echo "--- $* ($SECONDS s)"; }
@@ -14,10 +14,12 @@ if readelf -d tools/packaging/libtessera_cpp_nn.so | grep -E "lib(a|ub|t)san"; t
 fi
 
 step "packaging"
+export SOURCE_DATE_EPOCH=1700000000
 tools/packaging/package "$scratch/built"
 prefix="$scratch/moved to here"
 mv "$scratch/built" "$prefix"
 mv "$prefix/packages" "$scratch/packages"
+mv "$prefix"/*.whl "$scratch/packages"
 if tools/packaging/package "$prefix" 2>"$scratch/refusal"; then fail "a full folder was taken"; fi
 grep -qx "error: $prefix is not empty" "$scratch/refusal" || fail "$(cat "$scratch/refusal")"
 
@@ -26,9 +28,18 @@ for place in "$scratch/built" "$PWD" /execroot/ /sandbox/; do
   if grep -rlF -- "$place" "$prefix"; then fail "these files name $place"; fi
 done
 
+step "two wheels of one build have the same bytes"
+wheel=$(python3 tools/packaging/wheel.py "$prefix" python/tessera "$scratch/again")
+[[ $wheel == tessera-*-py3-none-manylinux_2_*_$(uname -m).whl ]] || fail "the wheel is called $wheel"
+cmp "$scratch/again/$wheel" "$scratch/packages/$wheel"
+
+version=$(sed -nE 's/^#define TSR_VERSION "(.*)"/\1/p' "$prefix/include/tessera.h")
+grep -qF "\"version\": \"$version\"," tools/packaging/vcpkg/tessera/vcpkg.json ||
+  fail "tools/packaging/vcpkg/tessera/vcpkg.json is not of version $version"
+
 # From here on, nothing of the build is in reach.
 mkdir "$scratch/consumers"
-for source in tests/package/{CMakeLists.txt,next_ids.c,next_ids_cpp.cc,own_module.cc} \
+for source in tests/package/{CMakeLists.txt,next_ids.c,next_ids_cpp.cc,own_module.cc,wheel_test.py} \
   examples/bigram.cc examples/embed/fine_tune.c; do
   cp -L "$source" "$scratch/consumers/"
 done
@@ -77,6 +88,24 @@ cmp sbom.json <(SOURCE_DATE_EPOCH=1700000000 "$tessera" --version --sbom) || fai
 step "the tarball"
 tar --extract --file "$scratch"/packages/*.tar.gz --directory "$scratch"
 diff -r "$scratch"/tessera-*-linux-* "$prefix" || fail "the tarball is not the prefix"
+
+step "the wheel"
+environment=$scratch/environment
+python3 -m venv "$environment"
+"$environment/bin/pip" install --quiet --no-index --no-cache-dir --disable-pip-version-check "$scratch/packages/$wheel"
+cmp "$environment/bin/tessera" "$tessera"
+"$environment/bin/tessera" --version
+module=$(echo "$environment"/lib/python3*/site-packages/tessera)
+ldd "$environment/bin/tessera" | grep -vF "$environment" |
+  grep -vE '^\s*(linux-vdso|/lib64/ld-linux-x86-64|lib(c|m|gcc_s|stdc\+\+)\.so)' &&
+  fail "the wheel lacks these libraries"
+ldd "$module"/*.so.0 | grep -vE '^\s*(linux-vdso|/lib64/ld-linux-x86-64|lib(c|m)\.so)' &&
+  fail "the module needs these libraries"
+"$environment/bin/python" wheel_test.py gpt/model "$environment/bin/tessera" "$prefix/include" ||
+  fail "the module for Python"
+"$environment/bin/pip" --disable-pip-version-check uninstall --quiet --yes tessera
+left=$(find "$environment" -name '*tessera*')
+[ -z "$left" ] || fail "removing the wheel left $left"
 
 step "CMake"
 cmake -S . -B build -DCMAKE_PREFIX_PATH="$prefix" -DCMAKE_BUILD_TYPE=Debug >cmake.log || { cat cmake.log; exit 1; }
@@ -153,13 +182,25 @@ cp /var/lib/dpkg/status "$root/var/lib/dpkg/status"
 as_user() { PATH=$PATH:/usr/sbin:/sbin dpkg --root="$root" --force-not-root --force-script-chrootless --log=/dev/null "$@"; }
 as_user -i "$scratch"/packages/*.deb >dpkg.log 2>&1 || { grep -v 'files list file' dpkg.log; exit 1; }
 "$root/usr/bin/tessera" --version
-for name in tessera libtessera0 libtessera-dev; do
+# The library for C needs libc alone.
+dpkg-deb --field "$scratch"/packages/libtessera0_*.deb Depends | grep -vE '^libc6 \([^),]*\)$' &&
+  fail "what libtessera0 depends on"
+packages=(tessera libtessera0 libtessera-dev libtessera-cpp0 libtessera-cpp-dev)
+for name in "${packages[@]}"; do
   dpkg --root="$root" --status $name | grep -x "Status: install ok installed" >/dev/null || fail "$name is not installed"
   grep -F "Apache License" "$root/usr/share/doc/$name/copyright" >/dev/null || fail "$name has no licence"
   [ -s "$root/usr/share/doc/$name/$name.spdx.json" ] || fail "$name has no bill of materials"
 done
 [ -e "$root/usr/include/tessera/core/tensor.h" ] || fail "no headers"
 PKG_CONFIG_PATH="$root/usr/lib/pkgconfig" pkg-config --exists tessera-train
+# Without the parts for C++, CMake still finds the one for C.
+as_user -r libtessera-cpp-dev libtessera-cpp0 >dpkg.log 2>&1 || { grep -v 'files list file' dpkg.log; exit 1; }
+mkdir c_alone
+printf '%s\n' 'cmake_minimum_required(VERSION 3.16)' 'project(c_alone C)' 'find_package(tessera REQUIRED)' \
+  'add_executable(next_ids ../next_ids.c)' 'target_link_libraries(next_ids tessera::tessera)' >c_alone/CMakeLists.txt
+cmake -S c_alone -B c_alone/build -DCMAKE_PREFIX_PATH="$root/usr" >cmake.log || { cat cmake.log; exit 1; }
+cmake --build c_alone/build >cmake.log 2>&1 || { cat cmake.log; exit 1; }
+[ "$(c_alone/build/next_ids gpt/model)" = "$ids" ] || fail "next_ids of libtessera-dev does not give $ids"
 as_user -r tessera libtessera-dev libtessera0 >dpkg.log 2>&1 || { grep -v 'files list file' dpkg.log; exit 1; }
 left=$(find "$root/usr" -not -type d 2>/dev/null || true)
 [ -z "$left" ] || fail "removing left $left"

@@ -4,6 +4,7 @@
 #
 #   DIR/bin, include, lib, share    a prefix that may be moved
 #   DIR/packages                    the same as a tarball, and as Debian packages
+#   DIR/tessera-*.whl               the command, and the library with its module for Python
 #
 # It runs in the folder of its runfiles. The tarball brings the shared libraries along, in
 # lib/tessera, that are neither libc's nor the compiler's; the Debian packages depend on theirs.
@@ -132,7 +133,7 @@ architecture=$(dpkg --print-architecture)
 dependencies() {
   mkdir -p "$scratch/shlibs/debian"
   printf 'Source: tessera\n\nPackage: tessera\nArchitecture: any\n' >"$scratch/shlibs/debian/control"
-  (cd "$scratch/shlibs" && dpkg-shlibdeps -O -l"$prefix/lib" -xlibtessera0 --ignore-missing-info \
+  (cd "$scratch/shlibs" && dpkg-shlibdeps -O -l"$prefix/lib" -xlibtessera0 -xlibtessera-cpp0 --ignore-missing-info \
     "${@/#/-e}" 2>"$scratch/shlibs.log") | sed 's/^shlibs:Depends=//' || { cat "$scratch/shlibs.log" >&2; exit 1; }
 }
 
@@ -158,15 +159,28 @@ build_deb() {
 into() { mkdir -p "$scratch/$1/usr/$2" && cp -al "${@:3}" "$scratch/$1/usr/$2"; }
 
 mkdir "$prefix/packages"
-into libtessera0 lib "$prefix"/lib/*.so.0
-mkdir -p "$scratch/libtessera0/DEBIAN"
-echo "activate-noawait ldconfig" >"$scratch/libtessera0/DEBIAN/triggers"
-build_deb libtessera0 libs "$(dependencies "$prefix"/lib/*.so.0)" "deep learning framework: libraries"
-into libtessera-dev lib "$prefix"/lib/*.so "$prefix"/lib/*.a "$prefix/lib/pkgconfig" "$prefix/lib/cmake"
-into libtessera-dev . "$prefix/include"
-build_deb libtessera-dev libdevel \
-  "libtessera0 (= $version), nlohmann-json3-dev, libabsl-dev, libcsv-dev, libjpeg-dev, liblz4-dev, libpng-dev, libsentencepiece-dev, libsnappy-dev, libxml2-dev, libyaml-cpp-dev, libzstd-dev, zlib1g-dev" \
-  "deep learning framework: headers and archives"
+# For C: what needs libc alone.
+c_libraries=("$prefix"/lib/libtessera.so.0 "$prefix"/lib/libtessera_training.so.0)
+cpp_libraries=("$prefix"/lib/libtessera_cpp_*.so.0)
+for package in libtessera0 libtessera-cpp0; do
+  mkdir -p "$scratch/$package/DEBIAN"
+  echo "activate-noawait ldconfig" >"$scratch/$package/DEBIAN/triggers"
+done
+into libtessera0 lib "${c_libraries[@]}"
+build_deb libtessera0 libs "$(dependencies "${c_libraries[@]}")" "deep learning framework: libraries for C"
+into libtessera-cpp0 lib "${cpp_libraries[@]}"
+build_deb libtessera-cpp0 libs "$(dependencies "${cpp_libraries[@]}")" "deep learning framework: libraries for C++" \
+  "Replaces: libtessera0"
+into libtessera-dev lib "${c_libraries[@]%.0}" "$prefix"/lib/libtessera{,_training}.a "$prefix/lib/cmake"
+into libtessera-dev lib/pkgconfig "$prefix"/lib/pkgconfig/tessera{,-training}.pc
+into libtessera-dev include "$prefix"/include/*.h "$prefix"/include/*.hpp
+build_deb libtessera-dev libdevel "libtessera0 (= $version)" "deep learning framework: headers and archives for C"
+into libtessera-cpp-dev lib "${cpp_libraries[@]%.0}" "$prefix"/lib/libtessera_cpp_*.a
+into libtessera-cpp-dev lib/pkgconfig "$prefix"/lib/pkgconfig/tessera-{nn,train,main}.pc
+into libtessera-cpp-dev include "$prefix/include/tessera"
+build_deb libtessera-cpp-dev libdevel \
+  "libtessera-cpp0 (= $version), libtessera-dev (= $version), nlohmann-json3-dev, libabsl-dev, libcsv-dev, libjpeg-dev, liblz4-dev, libpng-dev, libsentencepiece-dev, libsnappy-dev, libxml2-dev, libyaml-cpp-dev, libzstd-dev, zlib1g-dev" \
+  "deep learning framework: headers and archives for C++" "Replaces: libtessera-dev"
 into tessera bin "$prefix/bin/tessera"
 into tessera share "$prefix/share/man" "$prefix/share/bash-completion"
 build_deb tessera science "$(dependencies "$prefix/bin/tessera")" \
@@ -191,3 +205,7 @@ bring_along
 name=tessera-$version-linux-$(uname -m)
 tar --create --gzip --file "$prefix/packages/$name.tar.gz" --directory "$prefix" \
   --exclude=./packages --transform "s,^\.,$name," --sort=name --mtime="@$SOURCE_DATE_EPOCH" --owner=0 --group=0 --numeric-owner .
+
+# --- The wheel -----------------------------------------------------------------------------------
+
+python3 $here/wheel.py "$prefix" python/tessera "$prefix" >/dev/null

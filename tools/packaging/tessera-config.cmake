@@ -58,7 +58,7 @@ _tessera_library(tessera tessera include m)
 _tessera_library(training tessera_training include m)
 
 find_package(nlohmann_json QUIET)
-if(nlohmann_json_FOUND)
+if(nlohmann_json_FOUND AND EXISTS "${_tessera_prefix}/lib/libtessera_cpp_nn.a")
   _tessera_library(nn tessera_cpp_nn include csv jpeg lz4 png snappy yaml-cpp z zstd m)
   _tessera_cpp(nn)
   _tessera_library(train tessera_cpp_train include tessera::nn_static
@@ -75,6 +75,6 @@ foreach(_tessera_part ${tessera_FIND_COMPONENTS})
   if(tessera_FIND_REQUIRED_${_tessera_part} AND NOT tessera_${_tessera_part}_FOUND)
     set(tessera_FOUND FALSE)
     set(tessera_NOT_FOUND_MESSAGE
-      "no part '${_tessera_part}'; nn, train and main need nlohmann_json (Debian's nlohmann-json3-dev)")
+      "no part '${_tessera_part}'; nn, train and main need nlohmann_json (with Debian's packages: libtessera-cpp-dev)")
   endif()
 endforeach()

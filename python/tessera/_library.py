@@ -1,0 +1,391 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The C interface: structs and functions of tessera.h and tessera_training.h, and statuses.
+
+A class whose name begins with tsr_ is the struct of that name; tests/package compares each member
+with the header's. The library is $TESSERA_LIBRARY, else the one beside this file (in a wheel), else
+the system's.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import enum
+import os
+import pathlib
+from ctypes import POINTER, c_char_p, c_double, c_int, c_int64, c_size_t, c_uint64, c_void_p
+from typing import Any, Callable, Optional
+
+_NAME = "libtessera_training.so.0"
+
+
+class Code(enum.IntEnum):
+    """What kind of failure an Error is. The numbers up to 16 are gRPC's.
+
+    Example: `if error.code is tessera.Code.NOT_FOUND: ...`
+    """
+
+    CANCELLED = 1
+    UNKNOWN = 2
+    INVALID_ARGUMENT = 3
+    DEADLINE_EXCEEDED = 4
+    NOT_FOUND = 5
+    ALREADY_EXISTS = 6
+    PERMISSION_DENIED = 7
+    RESOURCE_EXHAUSTED = 8
+    FAILED_PRECONDITION = 9
+    ABORTED = 10
+    OUT_OF_RANGE = 11
+    UNIMPLEMENTED = 12
+    INTERNAL = 13
+    UNAVAILABLE = 14
+    DATA_LOSS = 15
+    UNAUTHENTICATED = 16
+    BUSY = 17
+
+
+class Error(Exception):
+    """A call failed. The text is one line that names the file, key or tensor; `code` is its kind.
+
+    Example:
+        try:
+            model = tessera.Model("missing")
+        except tessera.Error as error:
+            print(error, error.code.name)
+    """
+
+    __module__ = "tessera"
+
+    def __init__(self, message: str, code: Code = Code.UNKNOWN) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+# ---- Structs -------------------------------------------------------------------------------------
+
+logger_type = ctypes.CFUNCTYPE(None, c_void_p, c_int, c_char_p)
+progress_type = ctypes.CFUNCTYPE(c_int, c_void_p, c_uint64, c_uint64)
+
+
+class tsr_configuration(ctypes.Structure):
+    _fields_ = [
+        ("size", c_size_t),
+        ("allocator", c_void_p),
+        ("logger", logger_type),
+        ("logger_user", c_void_p),
+        ("threads", c_int),
+    ]
+
+
+class tsr_named_tensor(ctypes.Structure):
+    _fields_ = [
+        ("name", c_char_p),
+        ("dtype", c_int),
+        ("rank", c_size_t),
+        ("shape", POINTER(c_int64)),
+        ("data", c_void_p),
+        ("bytes", c_size_t),
+    ]
+
+
+class tsr_load_options(ctypes.Structure):
+    _fields_ = [
+        ("size", c_size_t),
+        ("dtype", c_int),
+        ("copy_weights", c_int),
+        ("tokenizer", c_char_p),
+        ("progress", progress_type),
+        ("progress_user", c_void_p),
+        ("adapters", POINTER(c_char_p)),
+        ("num_adapters", c_size_t),
+        ("weights", c_int),
+    ]
+
+
+class tsr_model_info(ctypes.Structure):
+    _fields_ = [
+        ("size", c_size_t),
+        ("model_type", c_char_p),
+        ("architecture", c_char_p),
+        ("config", c_char_p),
+        ("parameters", c_int64),
+        ("vocab_size", c_int64),
+        ("max_positions", c_int64),
+        ("hidden_size", c_int64),
+        ("labels", c_int64),
+        ("generates", c_int),
+        ("has_tokenizer", c_int),
+        ("image_channels", c_int64),
+        ("image_height", c_int64),
+        ("image_width", c_int64),
+        ("embedding_size", c_int64),
+    ]
+
+
+class tsr_tokenize_options(ctypes.Structure):
+    _fields_ = [("size", c_size_t), ("text_only", c_int), ("special_as_text", c_int)]
+
+
+class tsr_detokenize_options(ctypes.Structure):
+    _fields_ = [("size", c_size_t), ("skip_special", c_int)]
+
+
+class tsr_context_options(ctypes.Structure):
+    _fields_ = [
+        ("size", c_size_t),
+        ("threads", c_int),
+        ("memory_limit", c_uint64),
+        ("adapter", c_int),
+    ]
+
+
+class tsr_forward_options(ctypes.Structure):
+    _fields_ = [("size", c_size_t), ("all_hidden_states", c_int)]
+
+
+class tsr_embed_options(ctypes.Structure):
+    _fields_ = [
+        ("size", c_size_t),
+        ("pooling", c_int),
+        ("normalise", c_int),
+        ("prompt", c_char_p),
+        ("max_tokens", c_int64),
+    ]
+
+
+class tsr_generate_options(ctypes.Structure):
+    _fields_ = [
+        ("size", c_size_t),
+        ("max_new_tokens", c_int64),
+        ("sampling", c_int),
+        ("temperature", c_double),
+        ("top_k", c_int64),
+        ("top_p", c_double),
+        ("repetition_penalty", c_double),
+        ("num_beams", c_int64),
+        ("length_penalty", c_double),
+        ("stop", POINTER(c_char_p)),
+        ("stop_count", c_size_t),
+        ("seed", c_uint64),
+        ("settings", c_void_p),
+        ("json_schema", c_char_p),
+    ]
+
+
+class tsr_token(ctypes.Structure):
+    _fields_ = [
+        ("size", c_size_t),
+        ("id", c_int64),
+        ("text", c_void_p),
+        ("length", c_size_t),
+        ("end", c_int),
+        ("sequence", c_int64),
+    ]
+
+
+class tsr_train_options(ctypes.Structure):
+    _fields_ = [
+        ("size", c_size_t),
+        ("seed", c_uint64),
+        ("optimizer", c_char_p),
+        ("optimizer_options", c_char_p),
+        ("learning_rate", c_double),
+        ("weight_decay", c_double),
+        ("max_grad_norm", c_double),
+        ("accumulation_steps", c_int64),
+        ("label_smoothing", c_double),
+        ("dtype", c_int),
+        ("products", c_int),
+        ("config_changes", c_char_p),
+        ("new_head", c_int),
+        ("tokenizer", c_char_p),
+        ("threads", c_int),
+        ("memory_limit", c_uint64),
+        ("adapter", c_char_p),
+    ]
+
+
+class tsr_train_info(ctypes.Structure):
+    _fields_ = [
+        ("size", c_size_t),
+        ("updates", c_uint64),
+        ("skipped", c_uint64),
+        ("accumulated", c_int64),
+        ("learning_rate", c_double),
+        ("grad_norm", c_double),
+        ("parameters", c_int64),
+        ("config", c_char_p),
+    ]
+
+
+token_callback = ctypes.CFUNCTYPE(c_int, c_void_p, POINTER(tsr_token))
+
+# ---- Functions -----------------------------------------------------------------------------------
+
+_TENSORS_OUT = [POINTER(POINTER(tsr_named_tensor)), POINTER(c_size_t)]
+_GENERATE_END = [POINTER(tsr_generate_options), token_callback, c_void_p]
+
+# Those that return a status, by their arguments.
+_STATUS_FUNCTIONS: dict[str, list[Any]] = {
+    "tsr_configure": [POINTER(tsr_configuration)],
+    "tsr_tensors_release": [POINTER(tsr_named_tensor)],
+    "tsr_model_load": [c_char_p, POINTER(tsr_load_options), POINTER(c_void_p)],
+    "tsr_model_load_memory": [c_void_p, c_size_t, POINTER(tsr_load_options), POINTER(c_void_p)],
+    "tsr_model_describe": [c_void_p, POINTER(tsr_model_info)],
+    "tsr_model_release": [c_void_p],
+    "tsr_tokenize": [
+        c_void_p,
+        c_char_p,
+        c_size_t,
+        POINTER(tsr_tokenize_options),
+        POINTER(c_int64),
+        c_size_t,
+        POINTER(c_size_t),
+    ],
+    "tsr_detokenize": [
+        c_void_p,
+        POINTER(c_int64),
+        c_size_t,
+        POINTER(tsr_detokenize_options),
+        c_char_p,
+        c_size_t,
+        POINTER(c_size_t),
+    ],
+    "tsr_pixel_values": [
+        c_void_p,
+        c_void_p,
+        c_int64,
+        c_int64,
+        c_int64,
+        c_void_p,
+        c_size_t,
+        POINTER(c_size_t),
+    ],
+    "tsr_context_create": [c_void_p, POINTER(tsr_context_options), POINTER(c_void_p)],
+    "tsr_context_cancel": [c_void_p],
+    "tsr_context_release": [c_void_p],
+    "tsr_forward_with": [
+        c_void_p,
+        POINTER(tsr_named_tensor),
+        c_size_t,
+        POINTER(tsr_forward_options),
+        *_TENSORS_OUT,
+    ],
+    "tsr_embed": [
+        c_void_p,
+        POINTER(c_int64),
+        c_size_t,
+        POINTER(tsr_embed_options),
+        c_void_p,
+        c_size_t,
+    ],
+    "tsr_embed_text": [
+        c_void_p,
+        c_char_p,
+        c_size_t,
+        POINTER(tsr_embed_options),
+        c_void_p,
+        c_size_t,
+    ],
+    "tsr_rerank": [
+        c_void_p,
+        c_char_p,
+        c_size_t,
+        POINTER(c_char_p),
+        POINTER(c_size_t),
+        c_size_t,
+        POINTER(c_double),
+    ],
+    "tsr_generate_options_set": [POINTER(tsr_generate_options), c_char_p, c_char_p],
+    "tsr_generate": [c_void_p, POINTER(c_int64), c_size_t, *_GENERATE_END],
+    "tsr_generate_text": [c_void_p, c_char_p, c_size_t, *_GENERATE_END],
+    "tsr_chat": [c_void_p, c_char_p, c_size_t, *_GENERATE_END],
+    "tsr_train_create": [c_char_p, POINTER(tsr_train_options), POINTER(c_void_p)],
+    "tsr_train_step": [c_void_p, POINTER(tsr_named_tensor), c_size_t, POINTER(c_double)],
+    "tsr_train_evaluate": [c_void_p, POINTER(tsr_named_tensor), c_size_t, POINTER(c_double)],
+    "tsr_train_set_learning_rate": [c_void_p, c_double],
+    "tsr_train_cancel": [c_void_p],
+    "tsr_train_describe": [c_void_p, POINTER(tsr_train_info)],
+    "tsr_train_save": [c_void_p, c_char_p],
+    "tsr_train_save_checkpoint": [c_void_p, c_char_p],
+    "tsr_train_load_checkpoint": [c_void_p, c_char_p],
+    "tsr_train_release": [c_void_p],
+}
+
+
+def _load() -> ctypes.CDLL:
+    beside = pathlib.Path(__file__).with_name(_NAME)
+    path = os.environ.get("TESSERA_LIBRARY") or (str(beside) if beside.exists() else _NAME)
+    library = ctypes.CDLL(path)
+    library.tsr_version.restype = c_char_p
+    library.tsr_version.argtypes = []
+    library.tsr_status_code.argtypes = [c_void_p]
+    library.tsr_status_message.restype = c_char_p
+    library.tsr_status_message.argtypes = [c_void_p]
+    library.tsr_status_release.restype = None
+    library.tsr_status_release.argtypes = [c_void_p]
+    library.tsr_model_label.restype = c_char_p
+    library.tsr_model_label.argtypes = [c_void_p, c_int64]
+    library.tsr_generate_options_clear.restype = None
+    library.tsr_generate_options_clear.argtypes = [POINTER(tsr_generate_options)]
+    for name, arguments in _STATUS_FUNCTIONS.items():
+        if name.startswith("tsr_train_") and not hasattr(library, name):
+            continue  # libtessera without training
+        function = getattr(library, name)
+        function.restype = c_void_p
+        function.argtypes = arguments
+    return library
+
+
+library = _load()
+
+
+def call(name: str, *arguments: Any) -> None:
+    """Calls a function that returns a status; a failure is raised as Error."""
+    if not hasattr(library, name):
+        raise Error(f"{name}: this library has no training; load {_NAME}", Code.UNIMPLEMENTED)
+    status = getattr(library, name)(*arguments)
+    if status is None:
+        return
+    message = library.tsr_status_message(status).decode("utf-8", "replace")
+    code = library.tsr_status_code(status)
+    library.tsr_status_release(status)
+    try:
+        kind = Code(code)
+    except ValueError:  # of a later library
+        kind = Code.UNKNOWN
+    raise Error(message, kind)
+
+
+def version() -> str:
+    """The library's version, "0.8.0"."""
+    text: bytes = library.tsr_version()
+    return text.decode()
+
+
+def text_or_null(text: Optional[str]) -> Optional[bytes]:
+    return None if text is None else text.encode()
+
+
+_logger: Any = None  # what the library calls must live as long as it may call it
+
+
+def configure(threads: int = 0, log: Optional[Callable[[str], None]] = None) -> None:
+    """Sets what holds for the whole process. No model and no trainer may be open.
+
+    threads: how many threads compute in calls that name no number; 0: all cores of the process.
+    log: is called with each warning of the library; without it the library says nothing.
+
+    Example: `tessera.configure(threads=4, log=print)`
+    """
+    global _logger
+
+    def on_message(user: Optional[int], level: int, message: bytes) -> None:
+        if log is not None:
+            log(message.decode("utf-8", "replace"))
+
+    logger = logger_type(on_message) if log is not None else logger_type()
+    options = tsr_configuration(
+        size=ctypes.sizeof(tsr_configuration), logger=logger, threads=threads
+    )
+    call("tsr_configure", ctypes.byref(options))
+    _logger = logger
