@@ -17,7 +17,8 @@ Without --config=cuda such a library is empty, and neither nvcc nor the toolkit 
 --config=cuda_emulation the host's compiler takes the kernels, against the toolkit's headers.
 """
 
-load("//third_party/bazel:tessera.bzl", "tessera_library")
+load("//third_party/bazel:link_only.bzl", "link_only")
+load("//third_party/bazel:tessera.bzl", "library_visibility", "tessera_library")
 
 # --config=cuda_emulation, --config=cuda
 _WITH_EMULATION = str(Label("//third_party:with_cuda_emulation"))
@@ -167,11 +168,13 @@ def tessera_cuda_library(
         deps = [],
         copts = [],
         emulations = {},
-        **kwargs):
+        shows_headers = False,
+        visibility = None):
     """Kernels (`srcs`, .cu) compiled by nvcc, and `host_srcs` compiled like any C++. Linked whole.
 
-    Sources may include what `deps` offer, and `hdrs`, which stay inside. Empty without
-    --config=cuda. `emulations` says which C++ source stands for a kernel source in the emulation;
+    Sources may include what `deps` offer, and `hdrs`. Whoever depends on it compiles with the same
+    files in all configurations (link_only.bzl), unless it `shows_headers`: other kernels, above it,
+    need those of `deps`. Empty without --config=cuda. `emulations` says which C++ source stands for a kernel source in the emulation;
     the others stand for themselves.
     """
 
@@ -186,8 +189,9 @@ def tessera_cuda_library(
         deps = deps + ["@system_cuda//:headers"],
     )
     emulated = [src for src in srcs if src not in emulations]
+    compiled = name if shows_headers else name + "_compiled"
     tessera_library(
-        name = name,
+        name = compiled,
         srcs = select({
             _WITH_EMULATION: _emulated_sources(name, emulated) +
                              emulations.values() + host_srcs,
@@ -204,5 +208,18 @@ def tessera_cuda_library(
             _WITH_CUDA: deps + [Label("//core/cuda:cudart")],
             "//conditions:default": [],
         }),
-        **kwargs
+        visibility = visibility if shows_headers else ["//visibility:private"],
+    )
+    if shows_headers:
+        return
+    tessera_library(
+        name = name + "_headers",
+        textual_hdrs = hdrs + emulated,
+        visibility = ["//visibility:private"],
+    )
+    link_only(
+        name = name,
+        headers = [":%s_headers" % name],
+        visibility = library_visibility(visibility),
+        deps = [":" + compiled],
     )

@@ -97,6 +97,10 @@ def _floor_visibility():
         return ["//:above_" + floor]
     return ["//:programs"]
 
+def library_visibility(given):
+    """Of a target on this floor, unless it is given."""
+    return _visibility(given)
+
 def _visibility(given):
     """Of a target that says `given` about it; None: nothing."""
     if not _REPOSITORY:
