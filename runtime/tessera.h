@@ -528,7 +528,8 @@ tsr_status* tsr_step(tsr_context* context, const int64_t* ids, size_t n,
  * tokens. TSR_NOT_FOUND for a model without a template.
  *
  *   {"messages": [{"role": "user", "content": "Will it rain in Oslo?"}],
- *    "tools": [{"type": "function", "function": {"name": "weather", "parameters": {...}}}]}
+ *    "tools": [{"type": "function", "function": {"name": "weather", "parameters": {...}}}],
+ *    "chat_template_kwargs": {"enable_thinking": false}}
  *
  * Calls of tools are text of the answer, in the form that the model has learnt; tsr_chat_message
  * reads them. */

@@ -68,16 +68,12 @@ StatusOr<ordered_json> WithTextContent(ordered_json messages) {
 
 // What the template is given beside the conversation.
 ordered_json TemplateVariables(Fields& fields) {
-  const char* const kKey = "chat_template_kwargs";
-  const ordered_json* const given = fields.Any(kKey);
+  const ordered_json* const given = fields.Any(data::kTemplateVariables);
   if (given == nullptr) return ordered_json::object();
-  if (!given->is_object()) fields.Fail(kKey, "must be an object");
-  for (const char* own : {"messages", "tools", "add_generation_prompt"}) {
-    if (given->is_object() && given->contains(own)) {
-      fields.Fail(kKey, Concat("'", own, "' is what the request itself says"));
-    }
-  }
-  return *given;
+  auto variables = data::TemplateVariablesOf(*given);
+  if (variables.ok()) return *std::move(variables);
+  fields.Fail(data::kTemplateVariables, std::string(variables.status().message()));
+  return ordered_json::object();
 }
 
 // Where the answer begins: what is constrained neither reasons nor says anything before a call.

@@ -43,7 +43,7 @@ Ids Write(const ContextHandle& context, const Ids& prompt, int64_t tokens, doubl
 
 Ids Numbers(size_t count, int64_t factor) {
   Ids ids;
-  for (size_t i = 0; i < count; ++i) ids.push_back(static_cast<int64_t>(i) * factor % 251);
+  for (size_t i = 0; i < count; ++i) ids.push_back(static_cast<int64_t>(i + 1) * factor % 251);
   return ids;
 }
 
