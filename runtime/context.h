@@ -10,6 +10,7 @@
 #include "core/allocator.h"
 #include "core/execution_context.h"
 #include "core/thread_pool.h"
+#include "models/generation/continuous_batch.h"
 #include "runtime/handles.h"
 #include "runtime/model.h"
 #include "runtime/tessera.h"
@@ -22,7 +23,11 @@ struct tsr_context {
   const tessera::runtime::Pin model_pin;
   std::unique_ptr<tessera::ThreadPool> threads;  // nullptr: the process's
   std::unique_ptr<tessera::Allocator> memory;    // nullptr: the process's
-  int adapter = 0;
+  tsr_context_options options = {};              // as it was made with
+  // The texts that the context keeps; nullptr: none yet. It gives its memory back before `memory`
+  // goes.
+  std::unique_ptr<tessera::models::ContinuousBatch> kept;
+  tessera::models::ContinuousBatchCounts counts;  // of tokens, in all calls
   std::atomic<bool> cancelled = false;
 };
 
@@ -37,7 +42,8 @@ class Call {
   static StatusOr<Call> Begin(tsr_context* context);
 
   const tsr_model& model() const { return *context_->model; }
-  int adapter() const { return context_->adapter; }
+  int adapter() const { return context_->options.adapter; }
+  tsr_context& context() const { return *context_; }
 
  private:
   Call(tsr_context* context, Pin pin);
@@ -46,6 +52,10 @@ class Call {
   Pin pin_;
   std::unique_ptr<ExecutionScope> scope_;
 };
+
+// A batch that keeps as many texts as the options say.
+std::unique_ptr<models::ContinuousBatch> MakeBatch(const tsr_model& model,
+                                                   const tsr_context_options& options);
 
 }  // namespace tessera::runtime
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/model.h"
 
+#include <algorithm>
 #include <cstring>
 #include <functional>
 #include <iterator>
@@ -9,6 +10,7 @@
 #include "base/file.h"
 #include "base/mounted_folder.h"
 #include "core/batch_keys.h"
+#include "data/chat/chat_tokens.h"
 #include "models/classification.h"
 #include "models/family.h"
 #include "models/open/model_folder.h"
@@ -48,6 +50,12 @@ void Describe(tsr_model* handle) {
     if (parameter->tied_to == nullptr) handle->parameters += parameter->tensor.numel();
   }
   handle->config_text = config.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  handle->end_tokens = handle->generation.eos_token_ids;
+  if (handle->chat.ok() && handle->tokenizer != nullptr) {
+    const auto turn = data::EndOfTurn(*handle->chat, *handle->tokenizer);
+    std::vector<int64_t>& ends = handle->end_tokens;
+    if (turn && std::find(ends.begin(), ends.end(), *turn) == ends.end()) ends.push_back(*turn);
+  }
   const auto family = models::FamilyOf(config);
   if (!family.ok()) return;
   handle->model_type = (*family)->model_type;
@@ -171,6 +179,13 @@ Status DescribeTo(const tsr_model* model, tsr_model_info* out) {
   info.labels = std::ssize(model->labels);
   info.generates = models::Generates(*model->model) ? 1 : 0;
   info.has_tokenizer = model->tokenizer != nullptr ? 1 : 0;
+  const data::Tokenizer* const tokenizer = model->tokenizer.get();
+  const auto id_or = [](const std::optional<int32_t>& id) { return int64_t{id.value_or(-1)}; };
+  info.bos_token = tokenizer == nullptr ? -1 : id_or(tokenizer->bos_id());
+  info.eos_token = tokenizer == nullptr ? -1 : id_or(tokenizer->eos_id());
+  info.pad_token = tokenizer == nullptr ? -1 : id_or(tokenizer->pad_id());
+  info.end_tokens = model->end_tokens.data();
+  info.num_end_tokens = model->end_tokens.size();
   if (model->pictures) {
     info.image_channels = model->pictures->channels();
     info.image_height = model->pictures->height();

@@ -17,6 +17,7 @@ struct tsr_model : tessera::models::OpenedModel {
   std::string architecture;
   std::string config_text;
   std::vector<std::string> labels;
+  std::vector<int64_t> end_tokens;
   int64_t parameters = 0;
   int adapters = 0;
 };

@@ -214,6 +214,11 @@ typedef struct tsr_model_info {
   int has_tokenizer;
   int64_t image_channels, image_height, image_width; /* what tsr_pixel_values gives; else 0 */
   int64_t embedding_size; /* numbers of TSR_POOLING_OF_MODEL; 0: the folder's is not supported */
+  /* Ids of special tokens; -1: there is none. `end_tokens` are all that end a text, and of a model
+   * with a chat template a turn. */
+  int64_t bos_token, eos_token, pad_token;
+  const int64_t* end_tokens;
+  size_t num_end_tokens;
 } tsr_model_info;
 /* `info->size` is set by the caller. */
 tsr_status* tsr_model_describe(const tsr_model* model, tsr_model_info* info);
@@ -263,6 +268,9 @@ typedef struct tsr_context_options {
   int threads;           /* of its own; 0: those of the process, shared */
   uint64_t memory_limit; /* bytes of its tensors; beyond, TSR_RESOURCE_EXHAUSTED; 0: no limit */
   int adapter;           /* which of the model's adapters, from 0; -1: the model without one */
+  /* So many texts, the last ones, stay in the context with their keys and values ("What a context
+   * keeps"). 0: none, and memory is given back after each call. */
+  int64_t kept_texts;
 } tsr_context_options;
 
 tsr_status* tsr_context_create(const tsr_model* model, const tsr_context_options* options,
@@ -271,6 +279,69 @@ tsr_status* tsr_context_create(const tsr_model* model, const tsr_context_options
  * thread. */
 tsr_status* tsr_context_cancel(tsr_context* context);
 tsr_status* tsr_context_release(tsr_context* context);
+
+/* What a context keeps: the tokens of its last `kept_texts` texts (prompt and answer), and what the
+ * model has computed for them, its keys and values (the KV cache). A prompt that begins like one of
+ * them is read from where they differ: of a conversation's next turn, only what is new. What is
+ * written has the same bits with and without it. What counts are tokens, so that prompts may come
+ * from any of tsr_generate, tsr_generate_text, tsr_chat and tsr_step.
+ *
+ *   tsr_context_options options = {sizeof(options)};
+ *   options.kept_texts = 1;
+ *   tsr_context_create(model, &options, &context);
+ *   tsr_chat(context, first, ...);          all of it is read
+ *   tsr_chat(context, first_and_more, ...); what follows the first answer is read
+ *   tsr_context_save(context, "talk.safetensors");
+ *
+ * A text takes 2 * layers * key/value heads * head_dim numbers of the model's dtype for each token.
+ * Models that have an encoder (T5), or no cache of keys and values, keep nothing. Texts of beams
+ * (num_beams) and those that tsr_logprobs scores are not kept, nor are texts that failed; one that
+ * its callback or tsr_context_cancel has ended is.
+ *
+ * Another context of the same model, with the same options, that begins with what this one keeps;
+ * from then on each has its own. */
+tsr_status* tsr_context_fork(tsr_context* context, tsr_context** out);
+/* Forgets all texts and gives their memory back. */
+tsr_status* tsr_context_clear(tsr_context* context);
+/* Writes what the context keeps to a safetensors file, which appears whole or not at all. A context
+ * that keeps nothing gives a file without texts. */
+tsr_status* tsr_context_save(tsr_context* context, const char* path);
+/* The context then keeps what is in such a file, in place of its own texts: the last `kept_texts`
+ * of them. The file may come from another process, machine or context, of a model with the same
+ * configuration, weights and dtype. TSR_INVALID_ARGUMENT for one of another model (the keys of a
+ * text's first token are computed, and must be those of the file but for rounding), TSR_DATA_LOSS
+ * for a damaged file, TSR_FAILED_PRECONDITION where `kept_texts` is 0. After a failure the context
+ * keeps what it kept. */
+tsr_status* tsr_context_restore(tsr_context* context, const char* path);
+/* The same in memory: at most `capacity` bytes are written; `*size` is how many there are, also
+ * where they do not fit, which is TSR_OUT_OF_RANGE unless `capacity` is 0. */
+tsr_status* tsr_context_save_memory(tsr_context* context, void* data, size_t capacity,
+                                    size_t* size);
+tsr_status* tsr_context_restore_memory(tsr_context* context, const void* data, size_t size);
+
+typedef struct tsr_context_info {
+  size_t size;
+  int64_t kept_texts;     /* now */
+  int64_t kept_tokens;    /* of all of them */
+  uint64_t cache_bytes;   /* of their keys and values; what texts have in common counts once */
+  uint64_t memory_bytes;  /* of the context's tensors now; 0 without a memory_limit (tsr_memory) */
+  uint64_t memory_peak;   /* the most that they were; likewise */
+  int64_t tokens_read;    /* of prompts, by the model, in all calls so far; not those of scores */
+  int64_t tokens_reused;  /* of prompts, that were kept */
+  int64_t tokens_written; /* new ones */
+} tsr_context_info;
+/* `info->size` is set by the caller. */
+tsr_status* tsr_context_describe(tsr_context* context, tsr_context_info* info);
+
+typedef struct tsr_memory_info {
+  size_t size;
+  uint64_t bytes;    /* of tensors now: of contexts without a memory_limit, and copied weights */
+  uint64_t peak;     /* the most that they were */
+  uint64_t reserved; /* held from the system or the host's allocator: `bytes`, and blocks that wait
+                        to be used again */
+} tsr_memory_info;
+/* The memory of the process's tensors. Mapped weights are the system's, and do not count. */
+tsr_status* tsr_memory(tsr_memory_info* info);
 
 /* Named tensors through the model: the names, shapes and meanings of `tessera forward`
  * (`input_ids` int64 [B, T], `pixel_values` [B, C, H, W], `labels`, ...; integers and floats of any
@@ -317,6 +388,42 @@ tsr_status* tsr_rerank(tsr_context* context, const char* query, size_t query_len
                        const char* const* documents, const size_t* lengths, size_t n,
                        double* scores);
 
+/* A token and the natural logarithm of its probability, as the model gives it: before penalties,
+ * temperature and whatever else chooses among tokens. */
+typedef struct tsr_logprob {
+  int64_t id;
+  double logprob;
+} tsr_logprob;
+
+/* The log-probabilities of given tokens: `logprobs[i]` is that of `ids[i]` behind those before it,
+ * and NAN for the first, which has nothing before it. `likeliest`, unless `top` is 0, has `top`
+ * tokens for each place, the likeliest first (of equals the lower id), those of the first place
+ * being {-1, NAN}; where the vocabulary has fewer, the rest is so too.
+ *
+ *   double logprobs[3];
+ *   tsr_logprob likeliest[3 * 5];
+ *   status = tsr_logprobs(context, ids, 3, 5, logprobs, likeliest);
+ *
+ * TSR_INVALID_ARGUMENT for a model that does not generate, one with an encoder, and one whose
+ * prompts see what is behind them (GLM). Those of new tokens: tsr_generate_options.logprobs. */
+tsr_status* tsr_logprobs(tsr_context* context, const int64_t* ids, size_t n, size_t top,
+                         double* logprobs, tsr_logprob* likeliest);
+
+/* What a logits callback is given. */
+typedef struct tsr_logits {
+  size_t size;
+  const int64_t* ids; /* the text so far, prompt included (of a model with an encoder, without) */
+  size_t num_ids;
+  double* logits; /* may be changed; -INFINITY forbids a token */
+  size_t num_logits;
+  int64_t sequence; /* as tsr_token has it */
+} tsr_logits;
+/* Called before each token is chosen, from the thread of the call, with the logits as the model
+ * gives them. Penalties, logit_bias, forbidden tokens, json_schema, temperature and filters come
+ * afterwards. Anything but 0 ends the generation, as of a tsr_token_callback. A NAN, +INFINITY, or
+ * no token that is allowed, is TSR_INVALID_ARGUMENT. */
+typedef int (*tsr_logits_callback)(void* user, const tsr_logits* logits);
+
 enum { TSR_SAMPLING_DEFAULT = 0, TSR_SAMPLING_OFF = 1, TSR_SAMPLING_ON = 2 };
 /* Members that are 0 or NULL are as the model's generation_config.json has them, else as the
  * `tessera generate` command has them. */
@@ -339,12 +446,19 @@ typedef struct tsr_generate_options {
   /* The text of a JSON Schema, which the new text fits; "" or NULL: anything. Needs a tokenizer,
    * and no beams. */
   const char* json_schema;
+  /* n > 0: tokens come with their log-probabilities and those of the n likeliest (tsr_token.top);
+   * -1: with their own alone; 0: without. Not with beams. */
+  int64_t logprobs;
+  tsr_logits_callback logits; /* NULL: none; not with beams */
+  void* logits_user;
 } tsr_generate_options;
 
 /* Sets a generation setting by its name, as the flags of `tessera generate` have it without their
- * dashes ("repetition_penalty", "1.2"; "logit_bias", "15:-1,27:0.5"; "stop_strings" once for each
- * text). It wins over the member of the same name. docs/cli.md lists the names (generate). A name
- * or a value that is not known is TSR_INVALID_ARGUMENT, and changes nothing. */
+ * dashes ("repetition_penalty", "1.2"; "frequency_penalty", "0.5"; "presence_penalty", "0.5";
+ * "logit_bias", "15:-1,27:0.5"; "stop_strings" once for each text; "temperature", "0" for the
+ * likeliest token, since a member of 0 asks for the model's default). It wins over the member of
+ * the same name. docs/cli.md lists the names (generate). A name or a value that is not known is
+ * TSR_INVALID_ARGUMENT, and changes nothing. */
 tsr_status* tsr_generate_options_set(tsr_generate_options* options, const char* name,
                                      const char* value);
 /* Frees what tsr_generate_options_set has put there; the members stay. */
@@ -359,6 +473,11 @@ typedef struct tsr_token {
   size_t length;
   int end;          /* TSR_END_NONE, but of the last call */
   int64_t sequence; /* which text of `num_return_sequences` it belongs to: 0, 1, ... */
+  /* With tsr_generate_options.logprobs: the token's log-probability, and the likeliest tokens at
+   * its place, the likeliest first. Else, and of a text's last call, 0 and none. */
+  double logprob;
+  const tsr_logprob* top;
+  size_t num_top;
 } tsr_token;
 
 /* Called for every new token, and once more at the end of each text. Anything but 0 ends the
@@ -375,12 +494,65 @@ tsr_status* tsr_generate_text(tsr_context* context, const char* prompt, size_t l
                               const tsr_generate_options* options, tsr_token_callback callback,
                               void* user);
 
+/* Continues `n` prompts at the same time, which takes less time than one after the other: prompt i
+ * are the `lengths[i]` ids at `ids[i]`. tsr_token.sequence is i, or i * num_return_sequences + j.
+ * Each text is the one that its prompt gets by itself, unless it is sampled: the texts of a call
+ * are sampled by different numbers. A failure of one ends all. */
+tsr_status* tsr_generate_batch(tsr_context* context, const int64_t* const* ids,
+                               const size_t* lengths, size_t n, const tsr_generate_options* options,
+                               tsr_token_callback callback, void* user);
+
+/* One token at a time, for hosts with a loop of their own: `*next` is the token that follows `ids`,
+ * chosen as `options` say. `logits`, unless `capacity` is 0, are those of all tokens as the model
+ * gives them, tsr_model_info.vocab_size numbers. A context that keeps texts reads what is new in
+ * `ids` alone.
+ *
+ *   while (n < most && !is_end(next)) {
+ *     status = tsr_step(context, ids, n, NULL, &next, NULL, 0);
+ *     if (status != NULL) break;
+ *     ids[n++] = next;
+ *   }
+ *
+ * Sampling takes a number that follows from the seed and `n`. There is one text and no beam, and
+ * settings that count or look at new tokens do not apply (max_new_tokens, min_new_tokens,
+ * begin_suppress_tokens, forced_eos_token_id, stop texts, presence and frequency penalties).
+ * TSR_INVALID_ARGUMENT for a json_schema and for a model with an encoder, TSR_OUT_OF_RANGE where
+ * the logits do not fit, TSR_CANCELLED where the logits callback has ended it. */
+tsr_status* tsr_step(tsr_context* context, const int64_t* ids, size_t n,
+                     const tsr_generate_options* options, int64_t* next, double* logits,
+                     size_t capacity);
+
 /* Answers a conversation, as the chat template of the model's folder writes it: a JSON list of
  * messages, [{"role": "user", "content": "Hi"}], or an object that has `messages` and `tools`. The
  * token that ends a turn ends the answer; without a length of its own, an answer has at most 1024
- * tokens. TSR_NOT_FOUND for a model without a template. */
+ * tokens. TSR_NOT_FOUND for a model without a template.
+ *
+ *   {"messages": [{"role": "user", "content": "Will it rain in Oslo?"}],
+ *    "tools": [{"type": "function", "function": {"name": "weather", "parameters": {...}}}],
+ *    "chat_template_kwargs": {"enable_thinking": false}}
+ *
+ * Calls of tools are text of the answer, in the form that the model has learnt; tsr_chat_message
+ * reads them. */
 tsr_status* tsr_chat(tsr_context* context, const char* messages, size_t length,
                      const tsr_generate_options* options, tsr_token_callback callback, void* user);
+
+/* The prompt that tsr_chat makes of a conversation: ids as tsr_tokenize gives them. */
+tsr_status* tsr_chat_prompt(const tsr_model* model, const char* messages, size_t length,
+                            int64_t* ids, size_t capacity, size_t* count);
+
+/* The message that an answer is: `ids` are the tokens that tsr_chat gave for the conversation.
+ * Writes JSON, as tsr_detokenize writes text, which a conversation continues with:
+ *
+ *   {"role": "assistant", "content": "...", "reasoning_content": "...",
+ *    "tool_calls": [{"id": "call_0", "type": "function",
+ *                    "function": {"name": "weather", "arguments": "{\"city\": \"Oslo\"}"}}]}
+ *
+ * `content` is null where there are calls alone; the last two are there where the answer has any.
+ * Calls are those of tools that the conversation names, in the forms that `tessera serve` reads
+ * (Qwen and Hermes, Llama 3, Mistral); what is none stays words. */
+tsr_status* tsr_chat_message(const tsr_model* model, const char* messages, size_t length,
+                             const int64_t* ids, size_t n, char* json, size_t capacity,
+                             size_t* json_length);
 
 #ifdef __cplusplus
 }

@@ -174,6 +174,21 @@ class Context {
 
   void Cancel() { Check(tsr_context_cancel(handle_)); }
 
+  // What the context keeps (tsr_context_options.kept_texts).
+  Context Fork() {
+    Context copy;
+    Check(tsr_context_fork(handle_, &copy.handle_));
+    return copy;
+  }
+  void Save(const std::string& path) { Check(tsr_context_save(handle_, path.c_str())); }
+  void Restore(const std::string& path) { Check(tsr_context_restore(handle_, path.c_str())); }
+  void Clear() { Check(tsr_context_clear(handle_)); }
+  tsr_context_info Describe() {
+    auto info = Options<tsr_context_info>();
+    Check(tsr_context_describe(handle_, &info));
+    return info;
+  }
+
   Tensors Forward(const std::vector<tsr_named_tensor>& in,
                   const tsr_forward_options& options = Options<tsr_forward_options>()) {
     tsr_named_tensor* out = nullptr;
@@ -203,6 +218,21 @@ class Context {
     Finish(tsr_generate(handle_, ids.data(), ids.size(), &options, Call, &caught), caught);
   }
 
+  // The token that follows.
+  std::int64_t Step(const std::vector<std::int64_t>& ids,
+                    const tsr_generate_options& options = Options<tsr_generate_options>()) {
+    std::int64_t next = 0;
+    Check(tsr_step(handle_, ids.data(), ids.size(), &options, &next, nullptr, 0));
+    return next;
+  }
+
+  // Of each of `ids` behind those before it; NAN for the first.
+  std::vector<double> Logprobs(const std::vector<std::int64_t>& ids) {
+    std::vector<double> logprobs(ids.size());
+    Check(tsr_logprobs(handle_, ids.data(), ids.size(), 0, logprobs.data(), nullptr));
+    return logprobs;
+  }
+
   // Answers a conversation: a JSON list of messages.
   void Chat(std::string_view messages, const tsr_generate_options& options,
             const OnToken& on_token) {
@@ -213,6 +243,8 @@ class Context {
   tsr_context* handle() const { return handle_; }
 
  private:
+  Context() = default;
+
   struct Caught {
     const OnToken* on_token;
     std::exception_ptr exception;

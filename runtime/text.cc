@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Texts and pictures as a model takes them.
-#include <cstring>
 #include <limits>
 #include <string>
 #include <string_view>
@@ -10,25 +9,13 @@
 #include "models/family.h"
 #include "models/generation/special_tokens.h"
 #include "runtime/border.h"
+#include "runtime/give_out.h"
 #include "runtime/handles.h"
 #include "runtime/model.h"
 #include "runtime/tessera.h"
 
 namespace tessera::runtime {
 namespace {
-
-// `elements` to a caller who has room for `capacity`, 0 of which asks for their number alone.
-template <typename Element>
-Status GiveOut(const std::vector<Element>& elements, Element* out, size_t capacity, size_t* count,
-               const char* what) {
-  *count = elements.size();
-  if (capacity == 0) return OkStatus();
-  if (elements.size() > capacity) {
-    return Failure(StatusCode::kOutOfRange, elements.size(), " ", what, " do not fit ", capacity);
-  }
-  if (!elements.empty()) std::memcpy(out, elements.data(), elements.size() * sizeof(Element));
-  return OkStatus();
-}
 
 // A text as the model reads it: a prompt, or the row that an encoder's inputs are.
 StatusOr<std::vector<int64_t>> TokensToRead(const data::Tokenizer& tokenizer,

@@ -5,45 +5,15 @@
 #include <utility>
 #include <vector>
 
+#include "data/chat/chat_tools.h"
+
 namespace tessera::serve {
 namespace {
 
 using nlohmann::ordered_json;
 
-struct Tool {
-  std::string name;
-  ordered_json parameters = {{"type", "object"}};
-  std::string where;  // of the parameters, in the request
-  bool strict = false;
-};
-
-StatusOr<Tool> ToolOf(const ordered_json& json, const std::string& where) {
-  // Some clients leave out the wrapping.
-  const bool wrapped = json.is_object() && json.contains("function");
-  const ordered_json& function = wrapped ? json["function"] : json;
-  const std::string path = wrapped ? where + ".function" : where;
-  if (!function.is_object()) return InvalidArgument(path, ": must be an object");
-  const auto name = function.find("name");
-  if (name == function.end() || !name->is_string() || name->get<std::string>().empty()) {
-    return InvalidArgument(path, ".name: must be a text");
-  }
-  Tool tool = {.name = *name, .where = path + ".parameters"};
-  const auto parameters = function.find("parameters");
-  if (parameters != function.end() && !parameters->is_null()) tool.parameters = *parameters;
-  tool.strict = function.value("strict", ordered_json()) == true;
-  return tool;
-}
-
-StatusOr<std::vector<Tool>> ToolsOf(const ordered_json* json) {
-  std::vector<Tool> tools;
-  if (json == nullptr) return tools;
-  if (!json->is_array()) return InvalidArgument("tools: must be a list");
-  for (size_t i = 0; i < json->size(); ++i) {
-    TESSERA_ASSIGN_OR_RETURN(Tool tool, ToolOf((*json)[i], Concat("tools[", i, "]")));
-    tools.push_back(std::move(tool));
-  }
-  return tools;
-}
+using data::CallForm;
+using data::ChatTool;
 
 enum class Choice { kNone, kAuto, kCall };
 
@@ -84,7 +54,7 @@ ordered_json ArgumentsOf(size_t tool) {
 }
 
 // The tools' parameters, as ArgumentsOf refers to them.
-ordered_json Definitions(const std::vector<Tool>& tools) {
+ordered_json Definitions(const std::vector<ChatTool>& tools) {
   ordered_json definitions = ordered_json::object();
   for (size_t i = 0; i < tools.size(); ++i) {
     const std::string place = Concat("tool", i);
@@ -94,7 +64,8 @@ ordered_json Definitions(const std::vector<Tool>& tools) {
 }
 
 // Calls as objects that name the tool.
-ordered_json SchemaOfCalls(const std::vector<Tool>& tools, const CallForm& form, bool parallel) {
+ordered_json SchemaOfCalls(const std::vector<ChatTool>& tools, const CallForm& form,
+                           bool parallel) {
   ordered_json calls = ordered_json::array();
   const std::string key(form.arguments);
   for (size_t i = 0; i < tools.size(); ++i) {
@@ -115,7 +86,7 @@ ordered_json SchemaOfCalls(const std::vector<Tool>& tools, const CallForm& form,
 }
 
 // A call whose name stands before its arguments.
-StatusOr<GrammarCache::Grammar> GrammarOfNamedCall(const std::vector<Tool>& tools,
+StatusOr<GrammarCache::Grammar> GrammarOfNamedCall(const std::vector<ChatTool>& tools,
                                                    const CallForm& form,
                                                    models::JsonObjects objects, Service& service) {
   const std::string mark(form.behind_name);
@@ -128,16 +99,16 @@ StatusOr<GrammarCache::Grammar> GrammarOfNamedCall(const std::vector<Tool>& tool
   return service.grammars().OfTexts(document, calls, {mark}, "tools", objects);
 }
 
-StatusOr<GrammarCache::Grammar> GrammarOfCalls(std::vector<Tool> tools, const std::string& only,
+StatusOr<GrammarCache::Grammar> GrammarOfCalls(std::vector<ChatTool> tools, const std::string& only,
                                                const CallForm& form, bool parallel,
                                                Service& service) {
   if (tools.empty()) return InvalidArgument("tool_choice: needs `tools`");
   if (!only.empty()) {
-    std::erase_if(tools, [&](const Tool& tool) { return tool.name != only; });
+    std::erase_if(tools, [&](const ChatTool& tool) { return tool.name != only; });
     if (tools.empty()) return InvalidArgument("tool_choice: no tool is called '", only, "'");
   }
   auto objects = models::JsonObjects::kClosed;
-  for (const Tool& tool : tools) {
+  for (const ChatTool& tool : tools) {
     if (!tool.strict) objects = models::JsonObjects::kOpen;
     // By itself: so that messages have the request's paths.
     TESSERA_RETURN_IF_ERROR(service.grammars().OfSchema(tool.parameters, tool.where).status());
@@ -152,19 +123,19 @@ ToolFields ReadToolFields(Fields& fields, Service& service, std::string_view cha
   ToolFields read;
   read.parallel = fields.Flag("parallel_tool_calls").value_or(true);
   std::string only;
-  const auto tools = ToolsOf(fields.Any("tools"));
+  const auto tools = data::ChatToolsOf(fields.Any("tools"));
   if (!tools.ok()) fields.Fail("tools", tools.status());
   const auto choice = ChoiceOf(fields.Any("tool_choice"), &only);
   if (!choice.ok()) fields.Fail("tool_choice", choice.status());
   if (!tools.ok() || !choice.ok() || *choice == Choice::kNone) return read;
-  for (const Tool& tool : *tools) read.names.insert(tool.name);
-  if (!tools->empty()) read.form = CallFormOf(chat_template);
+  for (const ChatTool& tool : *tools) read.names.insert(tool.name);
+  if (!tools->empty()) read.form = data::CallFormOf(chat_template);
   if (*choice == Choice::kAuto) return read;
   if (!tools->empty() && read.form == nullptr) {
     fields.Fail("tool_choice", "the chat template shows no form of calls that is known");
     return read;
   }
-  auto grammar = GrammarOfCalls(*tools, only, read.form == nullptr ? CallForm() : *read.form,
+  auto grammar = GrammarOfCalls(*tools, only, read.form == nullptr ? data::CallForm() : *read.form,
                                 read.parallel, service);
   if (!grammar.ok()) {
     const bool choosing = Message(grammar.status()).starts_with("tool_choice");

@@ -11,7 +11,7 @@
 #include <string>
 #include <string_view>
 
-#include "serve/answer_reader.h"
+#include "data/chat/answer_reader.h"
 #include "serve/fields.h"
 #include "serve/grammar_cache.h"
 #include "serve/service.h"
@@ -19,7 +19,7 @@
 namespace tessera::serve {
 
 struct ToolFields {
-  const CallForm* form = nullptr;
+  const data::CallForm* form = nullptr;
   std::set<std::string> names = {};
   bool parallel = true;                     // several calls may come
   GrammarCache::Grammar grammar = nullptr;  // of what is behind the form's beginning

@@ -181,7 +181,25 @@ StatusOr<Conversation> ParseConversation(std::string_view text, const std::strin
   TESSERA_ASSIGN_OR_RETURN(Json record, ParseOrderedJson(text, where));
   if (record.is_array()) record = {{"messages", std::move(record)}};
   if (!record.is_object()) return InvalidArgument(where, ": neither an object nor a list");
-  return ConversationOf(record, where);
+  TESSERA_ASSIGN_OR_RETURN(Conversation chat, ConversationOf(record, where));
+  if (const auto given = record.find(kTemplateVariables); given != record.end()) {
+    auto variables = TemplateVariablesOf(*given);
+    if (!variables.ok()) {
+      return InvalidArgument(where, ": '", kTemplateVariables, "': ", Message(variables.status()));
+    }
+    chat.variables = *std::move(variables);
+  }
+  return chat;
+}
+
+StatusOr<Json> TemplateVariablesOf(const Json& given) {
+  if (!given.is_object()) return InvalidArgument("must be an object");
+  for (const char* own : {"messages", "tools", "add_generation_prompt"}) {
+    if (given.contains(own)) {
+      return InvalidArgument("'", own, "' is what the request itself says");
+    }
+  }
+  return given;
 }
 
 }  // namespace tessera::data

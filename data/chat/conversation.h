@@ -38,7 +38,12 @@ struct Conversation {
 StatusOr<Conversation> ConversationOf(const nlohmann::ordered_json& record,
                                       const std::string& where);
 
-// Of a text: such a record, or the list of its messages alone.
+// What a request gives the template beside the conversation, an object under this key:
+// {"chat_template_kwargs": {"enable_thinking": false}}.
+inline constexpr char kTemplateVariables[] = "chat_template_kwargs";
+StatusOr<nlohmann::ordered_json> TemplateVariablesOf(const nlohmann::ordered_json& given);
+
+// Of a text: such a record, which may have template variables, or the list of its messages alone.
 StatusOr<Conversation> ParseConversation(std::string_view text, const std::string& where);
 
 }  // namespace tessera::data

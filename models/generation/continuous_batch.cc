@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "autograd/autograd.h"
 #include "base/error.h"
+#include "ops/view/view.h"
 
 namespace tessera::models {
 namespace {
@@ -12,6 +14,20 @@ namespace {
 // The kind of the passes in which token t of a text is read that begins with so many.
 int64_t LengthKind(const Model& model, int64_t before, int64_t begin_size, int64_t t) {
   return model.length_kind(before + std::max(begin_size, t + 1));
+}
+
+// Whether keys are the same but for rounding, on whichever processor they were computed.
+bool AreClose(const Tensor& a, const Tensor& b) {
+  constexpr double kMost = 0.05;  // of the norm; bfloat16 has 8 bits
+  const std::vector<double> x = a.ContiguousCopy().ToVector<double>();
+  const std::vector<double> y = b.ContiguousCopy().ToVector<double>();
+  double difference = 0;
+  double norm = 0;
+  for (size_t i = 0; i < x.size(); ++i) {
+    difference += (x[i] - y[i]) * (x[i] - y[i]);
+    norm += x[i] * x[i];
+  }
+  return difference <= kMost * kMost * norm;
 }
 
 }  // namespace
@@ -95,7 +111,90 @@ ContinuousBatchCounts ContinuousBatch::counts() const {
   counts.running = std::ssize(Running());
   counts.resting = NumResting();
   counts.pages_in_use = decoder_.cache().pages_in_use();
+  counts.page_bytes = decoder_.cache().page_bytes();
   return counts;
+}
+
+// ---- Texts that rest, and other batches --------------------------------------------------------
+
+std::vector<int64_t> ContinuousBatch::RestingRows() const {
+  std::vector<int64_t> resting;
+  for (int64_t row = 0; row < std::ssize(rows_); ++row) {
+    if (RowAt(row).text == nullptr && !RowAt(row).leaves) resting.push_back(row);
+  }
+  std::stable_sort(resting.begin(), resting.end(),
+                   [&](auto a, auto b) { return RowAt(a).used < RowAt(b).used; });
+  return resting;
+}
+
+std::vector<std::vector<int64_t>> ContinuousBatch::RestingTokens() const {
+  std::vector<std::vector<int64_t>> tokens;
+  for (const int64_t row : RestingRows()) tokens.push_back(decoder_.text(row));
+  return tokens;
+}
+
+RestingText ContinuousBatch::CopyResting(size_t place) {
+  const int64_t row = RestingRows().at(place);
+  return {.ids = decoder_.text(row),
+          .begin_size = RowAt(row).begin_size,
+          .adapter = RowAt(row).adapter,
+          .keys = decoder_.KeysOf(row)};
+}
+
+Status ContinuousBatch::CheckResting(const RestingText& text) const {
+  if (options_.resting == 0 || !caches_ || encodes_) {
+    return Failure(
+        StatusCode::kFailedPrecondition, "no text rests here, as ",
+        options_.resting == 0 ? "none is asked to" : "this model keeps no keys of its prompts");
+  }
+  const int64_t size = std::ssize(text.ids);
+  const bool counts = size > 0 && text.begin_size > 0 && text.adapter >= -1 &&
+                      std::ssize(text.keys) == 2 * model_.num_cache_layers();
+  if (!counts) return InvalidArgument("a text that rests: it is not whole");
+  for (const int64_t id : text.ids) {
+    if (id >= 0 && id < model_.vocab_size()) continue;
+    return InvalidArgument("a text that rests: token id ", id,
+                           " is beyond the model's vocabulary of ", model_.vocab_size());
+  }
+  // What the model gives for a short prompt tells how its keys look.
+  std::vector<int64_t> prompt = {text.ids[0]};
+  if (format_ != nullptr) {
+    TESSERA_RETURN_IF_ERROR(format_->LayoutOf(text.ids).status());
+    TESSERA_ASSIGN_OR_RETURN(prompt, format_->PreparePrompt(std::move(prompt)));
+  }
+  IncrementalDecoder decoder(model_);
+  decoder.Feed(std::vector<std::vector<int64_t>>{prompt}, {.adapter = text.adapter});
+  const std::vector<Tensor> like = decoder.KeysOf(0);
+  const int64_t before = Before(text.adapter);
+  const bool alike = format_ == nullptr && LengthKind(model_, before, text.begin_size, 0) ==
+                                               LengthKind(model_, before, 1, 0);
+  for (size_t i = 0; i < like.size(); ++i) {
+    const Shape shape = {1, like[i].size(1), before + size, like[i].size(3)};
+    const Tensor& t = text.keys[i];
+    if (!t.defined() || t.shape() != shape || t.dtype() != like[i].dtype()) {
+      return InvalidArgument("a text that rests: keys of layer ", i / 2, " are not ", shape, " ",
+                             like[i].dtype());
+    }
+    if (alike && !AreClose(Slice(like[i], 2, before, 1), Slice(t, 2, before, 1))) {
+      return InvalidArgument("a text that rests: keys of layer ", i / 2,
+                             " are not those of this model: its weights or its adapter differ");
+    }
+  }
+  return OkStatus();
+}
+
+Status ContinuousBatch::AddResting(RestingText text) {
+  const NoGrad no_grad;
+  TESSERA_RETURN_IF_ERROR(CheckResting(text));
+  for (Tensor& t : text.keys) t = CopyTo(t, model_.build().device);
+  if (rows_.size() == rows_.capacity()) rows_.reserve(2 * rows_.size() + 1);
+  decoder_.AddRow(std::move(text.ids), text.keys);
+  Row& row = rows_.emplace_back();
+  row.adapter = text.adapter;
+  row.begin_size = text.begin_size;
+  row.used = counts_.passes;
+  DropLeaving();
+  return OkStatus();
 }
 
 // ---- What there is ------------------------------------------------------------------------------
@@ -398,7 +497,7 @@ void ContinuousBatch::End(int64_t index) {
   Row& row = rows_[static_cast<size_t>(index)];
   const std::unique_ptr<WrittenText> text = std::move(row.text);
   const Status status = row.status;
-  row.leaves = !status.ok();
+  row.leaves = !status.ok() && status.code() != StatusCode::kCancelled;
   Rest(index);
   if (text->request().on_end == nullptr) return;
   text->request().on_end(status.ok() ? StatusOr<GenerationResult>(text->TakeResult())

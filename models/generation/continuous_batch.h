@@ -21,6 +21,7 @@
 //   beginning that it has in common with a text there, of the same adapter and resting or not, and
 //   is read from behind it; one whose scores are wanted reads all. A prompt that begins like one
 //   that is being read waits for it.
+//   A text that its callback ends with kCancelled rests as well; any other failure forgets it.
 // - Where the cache's pages run out, resting texts go, the one first that was of no use for the
 //   longest time; then whoever began last gives way, and is read again when there is room.
 //
@@ -68,11 +69,21 @@ struct ContinuousBatchCounts {
   int64_t running = 0;
   int64_t resting = 0;
   int64_t pages_in_use = 0;  // those of resting texts included
+  int64_t page_bytes = 0;    // of a page; 0 before the first pass
   int64_t passes = 0;
   int64_t tokens_read = 0;   // by the model, of prompts and of texts that had given way
   int64_t tokens_taken = 0;  // from other texts instead
   int64_t tokens_made = 0;
   int64_t gave_way = 0;  // texts
+};
+
+// A text that rests, apart from any batch. Texts with equal `ids` may differ in `begin_size` where
+// passes depend on it (Model::length_kind).
+struct RestingText {
+  std::vector<int64_t> ids;
+  int64_t begin_size = 0;
+  int adapter = 0;
+  std::vector<Tensor> keys = {};  // IncrementalDecoder::KeysOf
 };
 
 class ContinuousBatch {
@@ -93,6 +104,14 @@ class ContinuousBatch {
   // passes throw (memory that ends, cancelling) comes out of here and leaves the texts where they
   // were: the next step does the same again.
   bool Step();
+
+  // The tokens of the texts that rest, the least used first; and one of them, by its place there.
+  std::vector<std::vector<int64_t>> RestingTokens() const;
+  RestingText CopyResting(size_t place);
+  // One more that rests, of another batch of the same model, and the last to go. The model reads a
+  // token to tell whether the text is of it: InvalidArgument for one that is not,
+  // FailedPrecondition where no text may rest.
+  Status AddResting(RestingText text);
 
   // How many tokens of a text were read; 0: none, or there is no such text.
   int64_t tokens_read(int64_t id) const;
@@ -177,6 +196,9 @@ class ContinuousBatch {
   // The text waits again, first of all.
   void WaitAgain(int64_t row);
   int64_t NumResting() const;
+  // The least used first.
+  std::vector<int64_t> RestingRows() const;
+  Status CheckResting(const RestingText& text) const;
   // -1: none rests.
   int64_t LeastUsedResting() const;
   // After resting texts that are too many.

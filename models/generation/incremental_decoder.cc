@@ -147,6 +147,47 @@ int64_t IncrementalDecoder::AddRow(int64_t source, int64_t tokens, int adapter) 
   return num_rows() - 1;
 }
 
+std::vector<Tensor> IncrementalDecoder::KeysOf(int64_t row) {
+  const NoGrad no_grad;
+  const int64_t length = cache_.lengths().at(static_cast<size_t>(row));
+  std::vector<Tensor> keys;
+  // A step without tokens tells where the row's pages are, and changes nothing.
+  cache_.BeginStep({row}, {0});
+  for (int layer = 0; layer < model_.num_cache_layers(); ++layer) {
+    const Tensor pages_PGSD = cache_.Memory(layer).k;
+    const Tensor none = Empty({1, pages_PGSD.size(1), 0, pages_PGSD.size(3)}, pages_PGSD.dtype(),
+                              pages_PGSD.device());
+    const nn::CachedKeys all = cache_.Append(layer, none, none);
+    const Tensor index = CastCopy(Reshape(all.table, {all.table.size(1)}), DType::kInt64);
+    for (const Tensor& t : {all.k, all.v}) {
+      const Tensor of_row_GNSD = Permute(IndexSelect(t, 0, index), {1, 0, 2, 3});
+      const Tensor whole =
+          Reshape(of_row_GNSD, {1, t.size(1), index.numel() * t.size(2), t.size(3)});
+      keys.push_back(Slice(whole, 2, 0, length).ContiguousCopy());
+    }
+  }
+  cache_.DropStep();
+  return keys;
+}
+
+int64_t IncrementalDecoder::AddRow(std::vector<int64_t> text, const std::vector<Tensor>& keys) {
+  const NoGrad no_grad;
+  ReserveText();
+  const int64_t row = num_rows();
+  try {
+    cache_.BeginStep({row}, {keys.at(0).size(2)});
+    for (size_t i = 0; i + 1 < keys.size(); i += 2) {
+      cache_.Append(static_cast<int>(i / 2), keys[i], keys[i + 1]);
+    }
+  } catch (...) {
+    cache_.DropStep();
+    throw;
+  }
+  cache_.EndStep();
+  texts_.push_back(std::move(text));
+  return row;
+}
+
 int64_t IncrementalDecoder::PagesNeeded(const std::vector<int64_t>& rows,
                                         const std::vector<int64_t>& tokens, int adapter) const {
   if (!caches_) return 0;

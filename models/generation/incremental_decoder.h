@@ -113,6 +113,14 @@ class IncrementalDecoder {
   int64_t AddRow();
   int64_t AddRow(int64_t source, int64_t tokens, int adapter = 0);
 
+  // Copies of a row's keys and values, for another decoder of the model: those of each layer, one
+  // behind the other, [1, G, T, D], where T counts a prefix's tokens as well. The row was fed, and
+  // the model keeps keys and has no encoder.
+  std::vector<Tensor> KeysOf(int64_t row);
+  // A row behind the last one, which it returns, that is as one that was fed `text`; `keys` are
+  // what KeysOf gave of that one. After whatever is thrown there is no such row.
+  int64_t AddRow(std::vector<int64_t> text, const std::vector<Tensor>& keys);
+
   // Pages that feeding these rows so many tokens takes, besides those of sources (KeyValueCache).
   int64_t PagesNeeded(const std::vector<int64_t>& rows, const std::vector<int64_t>& tokens,
                       int adapter) const;

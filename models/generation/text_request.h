@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -73,6 +74,11 @@ struct TextRequest {
   // is made with the tokenizer that decodes the text.
   std::shared_ptr<const TokenGrammar> grammar = nullptr;
 
+  // Called before each new token is chosen, with the decoder's tokens so far and the model's logits
+  // after them, which it may change: penalties, filters and the grammar come afterwards, and scores
+  // are those of the logits before. -infinity forbids a token. A status that is not OK ends the
+  // text.
+  std::function<Status(std::span<const int64_t> ids, std::span<double> logits)> on_logits = nullptr;
   // Called for each new token as it is chosen, with the text that is certain now (whole characters
   // that no stop string can take back; often none), and its scores or nullptr. A status that is not
   // OK ends the text.

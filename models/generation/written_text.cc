@@ -2,6 +2,8 @@
 #include "models/generation/written_text.h"
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 #include <string>
 #include <utility>
 
@@ -118,6 +120,21 @@ Status CheckScores(const Model& model, const std::vector<int64_t>& prompt) {
       "log-probabilities");
 }
 
+// What TextRequest::on_logits has left: numbers or -infinity, and some token to take.
+Status CheckChanged(std::span<const double> logits, int64_t row) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  bool any = false;
+  for (size_t id = 0; id < logits.size(); ++id) {
+    if (std::isnan(logits[id]) || logits[id] == kInfinity) {
+      return InvalidArgument("the logits callback made ", logits[id], " of the logit of token ", id,
+                             " (row ", row, "); a logit is a finite number or -infinity");
+    }
+    any |= logits[id] != -kInfinity;
+  }
+  if (any) return OkStatus();
+  return InvalidArgument("the logits callback has left no token (row ", row, ")");
+}
+
 }  // namespace
 
 StatusOr<std::unique_ptr<WrittenText>> WrittenText::Of(const Model& model, TextRequest request,
@@ -166,6 +183,10 @@ Status WrittenText::Choose(std::span<double> logits) {
   if (request_.top_scores >= 0) {
     log_p.assign(logits.begin(), logits.end());
     LogSoftmaxInPlace(log_p);
+  }
+  if (request_.on_logits) {
+    TESSERA_RETURN_IF_ERROR(request_.on_logits(ids_, logits));
+    TESSERA_RETURN_IF_ERROR(CheckChanged(logits, request_.row));
   }
   PenaliseRepetition(1 / config.encoder_repetition_penalty, prompt(), logits);
   PenaliseRepetition(config.repetition_penalty, ids_, logits);

@@ -6,11 +6,12 @@
 #include <utility>
 
 #include "base/utf8.h"
+#include "data/chat/answer_message.h"
+#include "data/chat/answer_reader.h"
 #include "data/chat/chat_tokens.h"
 #include "data/chat/conversation.h"
 #include "models/open/answer_config.h"
 #include "serve/answer.h"
-#include "serve/answer_reader.h"
 #include "serve/endpoints/endpoints.h"
 #include "serve/text_fields.h"
 #include "serve/tool_fields.h"
@@ -18,6 +19,10 @@
 namespace tessera::serve {
 namespace {
 
+using data::AnswerMessage;
+using data::AnswerPart;
+using data::AnswerReader;
+using data::AnswerReaderOptions;
 using models::GenerationResult;
 using models::TextRequest;
 using models::TokenScores;
@@ -63,27 +68,12 @@ StatusOr<ordered_json> WithTextContent(ordered_json messages) {
 
 // What the template is given beside the conversation.
 ordered_json TemplateVariables(Fields& fields) {
-  const char* const kKey = "chat_template_kwargs";
-  const ordered_json* const given = fields.Any(kKey);
+  const ordered_json* const given = fields.Any(data::kTemplateVariables);
   if (given == nullptr) return ordered_json::object();
-  if (!given->is_object()) fields.Fail(kKey, "must be an object");
-  for (const char* own : {"messages", "tools", "add_generation_prompt"}) {
-    if (given->is_object() && given->contains(own)) {
-      fields.Fail(kKey, Concat("'", own, "' is what the request itself says"));
-    }
-  }
-  return *given;
-}
-
-// Whether the last part of a prompt is "<think>" that nothing has closed.
-bool EndsInReasoning(const data::Tokenizer& tokenizer, const std::vector<int32_t>& ids) {
-  constexpr size_t kLooked = 16;
-  std::string end;
-  for (size_t i = ids.size() - std::min(ids.size(), kLooked); i < ids.size(); ++i) {
-    end += tokenizer.TokenBytes(ids[i]);
-  }
-  end.erase(end.find_last_not_of(" \t\r\n") + 1);
-  return end.ends_with("<think>");
+  auto variables = data::TemplateVariablesOf(*given);
+  if (variables.ok()) return *std::move(variables);
+  fields.Fail(data::kTemplateVariables, std::string(variables.status().message()));
+  return ordered_json::object();
 }
 
 // Where the answer begins: what is constrained neither reasons nor says anything before a call.
@@ -91,7 +81,7 @@ bool EndsInReasoning(const data::Tokenizer& tokenizer, const std::vector<int32_t
 void BeginAnswer(const data::Tokenizer& tokenizer, const ToolFields& tools, bool constrained,
                  std::vector<int32_t>* ids, AnswerReaderOptions* reading) {
   using Begin = AnswerReaderOptions::Begin;
-  const bool inside = reading->reasons && EndsInReasoning(tokenizer, *ids);
+  const bool inside = reading->reasons && data::EndsInReasoning(tokenizer, *ids);
   if (inside && !constrained) reading->begin = Begin::kReasoning;
   std::string before = inside && constrained ? "\n</think>\n\n" : "";
   if (tools.grammar != nullptr) {
@@ -151,8 +141,8 @@ StatusOr<ChatRequest> Read(Service& service, Fields& fields) {
   }
   request.reading = {.calls = tools.form, .names = tools.names};
   if (!tools.parallel) request.reading.most_calls = 1;
-  request.reading.reasons = KnowsReasoning(chat_template);
-  for (const std::string& mark : MarksOf(tools.form, request.reading.reasons)) {
+  request.reading.reasons = data::KnowsReasoning(chat_template);
+  for (const std::string& mark : data::MarksOf(tools.form, request.reading.reasons)) {
     if (const auto id = served.tokenizer.FindSpecial(mark)) request.marks.push_back(*id);
   }
   // What the conversation says is asked for first, so that no key of it counts as unknown.
@@ -225,7 +215,7 @@ class ChatCompletions : public Answer {
     std::vector<std::string> choices;
     for (size_t i = 0; i < choices_.size(); ++i) {
       choices.push_back(
-          Choice(i, "message", JsonText(MessageOf(&choices_[i])), choices_[i].finish));
+          Choice(i, "message", JsonText(choices_[i].message.Json()), choices_[i].finish));
     }
     return WithChoices("chat.completion", std::move(choices), JsonText(Usage()));
   }
@@ -238,9 +228,8 @@ class ChatCompletions : public Answer {
   static constexpr char kChunk[] = "chat.completion.chunk";
   struct Text {
     AnswerReader reader;
-    std::string text = {};
-    std::string reasoning = {};
-    ordered_json calls = ordered_json::array();
+    AnswerMessage message = {};  // not of a stream, where parts are sent
+    int64_t calls = 0;
     std::string logprobs = {};  // elements of a JSON list
     const char* finish = nullptr;
     bool begun = false;
@@ -248,48 +237,32 @@ class ChatCompletions : public Answer {
 
   // Parts of an answer, as deltas of a stream or for the whole.
   void Take(size_t i, std::vector<AnswerPart> parts) {
-    Text& choice = choices_[i];
     for (AnswerPart& part : parts) {
       if (part.kind == AnswerPart::Kind::kCall) {
         TakeCall(i, std::move(part));
-        continue;
-      }
-      const bool words = part.kind == AnswerPart::Kind::kContent;
-      if (streams()) {
+      } else if (streams()) {
+        const bool words = part.kind == AnswerPart::Kind::kContent;
         const char* const key = words ? "content" : "reasoning_content";
         SendChoice(i, {{key, ReplaceInvalidUtf8(part.text)}}, nullptr);
       } else {
-        (words ? choice.text : choice.reasoning) += part.text;
+        choices_[i].message.Add(std::move(part), "");
       }
     }
   }
   void TakeCall(size_t i, AnswerPart call) {
-    ordered_json& calls = choices_[i].calls;
-    ordered_json json = {{"id", service().NewCallId()},
-                         {"type", "function"},
-                         {"function", {{"name", call.name}, {"arguments", call.text}}}};
-    if (streams()) {
-      // The head of a call and its arguments, as clients put them together.
-      ordered_json head = {{"index", calls.size()}};
-      head.update(json);
-      head["function"]["arguments"] = "";
-      const ordered_json rest = {{"index", calls.size()}, {"function", {{"arguments", call.text}}}};
-      SendChoice(i, {{"tool_calls", {std::move(head)}}}, nullptr);
-      SendChoice(i, {{"tool_calls", {rest}}}, nullptr);
-      json = nullptr;  // was sent
+    const std::string id = service().NewCallId();
+    if (!streams()) {
+      choices_[i].message.Add(std::move(call), id);
+      return;
     }
-    calls.push_back(std::move(json));
-  }
-  static ordered_json MessageOf(Text* choice) {
-    ordered_json message = {{"role", "assistant"}};
-    const std::string text = ReplaceInvalidUtf8(std::exchange(choice->text, {}));
-    const bool silent = text.find_first_not_of(" \t\r\n") == std::string::npos;
-    message["content"] = silent && !choice->calls.empty() ? ordered_json() : ordered_json(text);
-    if (!choice->reasoning.empty()) {
-      message["reasoning_content"] = ReplaceInvalidUtf8(std::exchange(choice->reasoning, {}));
-    }
-    if (!choice->calls.empty()) message["tool_calls"] = std::move(choice->calls);
-    return message;
+    // The head of a call and its arguments, as clients put them together.
+    const int64_t index = choices_[i].calls++;
+    ordered_json head = {{"index", index}};
+    head.update(data::CallJson(call, id));
+    head["function"]["arguments"] = "";
+    const ordered_json rest = {{"index", index}, {"function", {{"arguments", call.text}}}};
+    SendChoice(i, {{"tool_calls", {std::move(head)}}}, nullptr);
+    SendChoice(i, {{"tool_calls", {rest}}}, nullptr);
   }
 
   ordered_json TokenJson(int64_t id, double log_p) {

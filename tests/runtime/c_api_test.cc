@@ -424,6 +424,15 @@ TEST(CApiTest, AConversationIsAnsweredAsTheTemplateWritesIt) {
   ASSERT_EQ(CodeOf(tsr_generate_text(context.get(), "u:Hi a:", 7, &options, Collect, &prompt)),
             TSR_OK);
   EXPECT_EQ(prompt.ids, answer.ids);
+  // What is answered, in tokens and as a message.
+  int64_t ids[64];
+  size_t count = 0;
+  ASSERT_EQ(CodeOf(tsr_chat_prompt(model.get(), list.data(), list.size(), ids, 64, &count)),
+            TSR_OK);
+  EXPECT_EQ(std::string(ids, ids + count), "u:Hi a:");
+  EXPECT_EQ(CodeOf(tsr_chat_prompt(model.get(), list.data(), list.size(), ids, 3, &count)),
+            TSR_OUT_OF_RANGE);
+  EXPECT_EQ(count, 7u);
   EXPECT_EQ(chat("[", &same, &message), TSR_INVALID_ARGUMENT);
   EXPECT_EQ(message.find("messages: "), 0u) << message;
   EXPECT_EQ(chat("7", &same, &message), TSR_INVALID_ARGUMENT);
@@ -433,6 +442,50 @@ TEST(CApiTest, AConversationIsAnsweredAsTheTemplateWritesIt) {
   const ContextHandle other = ContextOf(plain);
   EXPECT_EQ(CodeOf(tsr_chat(other.get(), list.data(), list.size(), nullptr, Collect, &same)),
             TSR_NOT_FOUND);
+}
+
+TEST(CApiTest, AnAnswerBecomesAMessage) {
+  const ModelHandle model = LoadHandle(FolderWith(
+      "tools", {{"chat_template.jinja",
+                 "{% if think %}T{% endif %}{% for m in messages %}{{ m.content }}{% endfor %}"
+                 "{# <tool_call>{...}</tool_call> </think> #}"}}));
+  const auto message_of = [&](const std::string& request, const std::string& answer) {
+    // Bytes are the tokens, the last one ends the text.
+    std::vector<int64_t> ids(answer.begin(), answer.end());
+    ids.push_back(256);
+    char json[512];
+    size_t length = 0;
+    std::string message;
+    EXPECT_EQ(CodeOf(tsr_chat_message(model.get(), request.data(), request.size(), ids.data(),
+                                      ids.size(), json, sizeof(json), &length),
+                     &message),
+              TSR_OK)
+        << message;
+    return std::string(json, length);
+  };
+  const std::string tools = R"({"messages": [{"role": "user", "content": "Hi"}],)"
+                            R"( "tools": [{"type": "function", "function": {"name": "f"}}]})";
+  EXPECT_EQ(message_of(tools, "Words."), R"({"role":"assistant","content":"Words."})");
+  const std::string call = R"(<tool_call>{"name": "f", "arguments": {"a": 1}}</tool_call>)";
+  EXPECT_EQ(
+      message_of(tools, "<think>So</think>" + call + call),
+      R"({"role":"assistant","content":null,"reasoning_content":"So","tool_calls":[)"
+      R"({"id":"call_0","type":"function","function":{"name":"f","arguments":"{\"a\":1}"}},)"
+      R"({"id":"call_1","type":"function","function":{"name":"f","arguments":"{\"a\":1}"}}]})");
+  // Without the tool it stays words.
+  const std::string list = R"([{"role": "user", "content": "Hi"}])";
+  EXPECT_EQ(nlohmann::json::parse(message_of(list, call))["content"], call);
+  // Variables reach the template.
+  int64_t ids[8];
+  size_t count = 0;
+  const std::string thinks =
+      R"({"messages": )" + list + R"(, "chat_template_kwargs": {"think": true}})";
+  ASSERT_EQ(CodeOf(tsr_chat_prompt(model.get(), thinks.data(), thinks.size(), ids, 8, &count)),
+            TSR_OK);
+  EXPECT_EQ(std::string(ids, ids + count), "THi");
+  const std::string wrong = R"({"messages": )" + list + R"(, "chat_template_kwargs": 3})";
+  EXPECT_EQ(CodeOf(tsr_chat_prompt(model.get(), wrong.data(), wrong.size(), ids, 8, &count)),
+            TSR_INVALID_ARGUMENT);
 }
 
 TEST(CApiTest, PoolingIsTheFoldersWhereItIsAskedFor) {
@@ -511,6 +564,10 @@ TEST(CApiTest, DescribesAModel) {
   EXPECT_EQ(info.generates, 1);
   EXPECT_EQ(info.has_tokenizer, 1);
   EXPECT_EQ(info.labels, 0);
+  EXPECT_EQ(info.eos_token, 256);
+  EXPECT_EQ(info.pad_token, -1);
+  ASSERT_EQ(info.num_end_tokens, 1u);
+  EXPECT_EQ(info.end_tokens[0], 256);
   EXPECT_EQ(info.image_width, 0);
   EXPECT_GT(info.parameters, 257 * 24);
   // An older program's struct is filled as far as it goes.

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cstdlib>
 #include <string>
+#include <utility>
 
 #include "gtest/gtest.h"
 #include "runtime/tessera.h"
@@ -51,6 +52,39 @@ void UseHostMemory() {
   ASSERT_EQ(CodeOf(tsr_configure(&configuration)), TSR_OK);
 }
 
+// Texts that a context keeps, saves, restores and forks, and single steps.
+int UseKeptTexts(const tsr_model* model) {
+  tsr_context_options options = {};
+  options.size = sizeof(options);
+  options.kept_texts = 2;
+  tsr_context* context = nullptr;
+  tsr_context* fork = nullptr;
+  int64_t ids[] = {5, 6, 7, 8, 9, 10};
+  double logprobs[6];
+  std::string bytes;
+  size_t size = 0;
+  int code = CodeOf(tsr_context_create(model, &options, &context));
+  for (size_t n = 3; n < 6 && code == TSR_OK; ++n) {
+    code = CodeOf(tsr_step(context, ids, n, nullptr, &ids[n], nullptr, 0));
+  }
+  if (code == TSR_OK) code = CodeOf(tsr_logprobs(context, ids, 6, 0, logprobs, nullptr));
+  if (code == TSR_OK) code = CodeOf(tsr_context_save_memory(context, nullptr, 0, &size));
+  bytes.resize(size);
+  if (code == TSR_OK) code = CodeOf(tsr_context_save_memory(context, bytes.data(), size, &size));
+  if (code == TSR_OK) code = CodeOf(tsr_context_restore_memory(context, bytes.data(), size));
+  if (code == TSR_OK) code = CodeOf(tsr_context_fork(context, &fork));
+  if (code == TSR_OK) code = CodeOf(tsr_step(fork, ids, 6, nullptr, &ids[0], nullptr, 0));
+  EXPECT_EQ(CodeOf(tsr_context_release(fork)), TSR_OK);
+  // Whatever has failed, the context works when there is memory again.
+  const int64_t first = std::exchange(Host().first, -1);
+  if (code != TSR_OK && context != nullptr) {
+    EXPECT_EQ(CodeOf(tsr_step(context, ids, 6, nullptr, &ids[0], nullptr, 0)), TSR_OK);
+  }
+  Host().first = first;
+  EXPECT_EQ(CodeOf(tsr_context_release(context)), TSR_OK);
+  return code;
+}
+
 // All that a host does with a model; the code of what failed first.
 int UseModel(const std::string& type) {
   tsr_model* model = nullptr;
@@ -69,6 +103,7 @@ int UseModel(const std::string& type) {
     options.max_new_tokens = 3;
     const auto go_on = [](void*, const tsr_token*) { return 0; };
     code = CodeOf(tsr_generate_text(context, "Hello", 5, &options, go_on, nullptr));
+    if (code == TSR_OK) code = UseKeptTexts(model);
   }
   if (code == TSR_OK && type == "bert") {
     int64_t ids[8];

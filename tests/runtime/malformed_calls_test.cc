@@ -24,6 +24,10 @@ class Caller {
     for (const char* type : kSmallModels) {
       live_.push_back(LoadHandle(SmallModelFolder(type)));
       contexts_.push_back(ContextOf(live_.back()));
+      tsr_context_options keeps = {};
+      keeps.size = sizeof(keeps);
+      keeps.kept_texts = 2;
+      contexts_.push_back(ContextOf(live_.back(), &keeps));
       archives_.push_back(*ReadFile(SmallModelArchive(type)));
     }
     stale_model_ = LoadHandle(SmallModelFolder("gpt2")).get();
@@ -33,7 +37,7 @@ class Caller {
 
   // Counts the calls that were accepted, as nonsense sometimes is sense.
   void CallOnce() {
-    const int kind = Below(15);
+    const int kind = Below(20);
     SCOPED_TRACE(kind);
     switch (kind) {
       case 0:
@@ -86,6 +90,33 @@ class Caller {
         return Note(tsr_model_release(StaleModel()));
       case 13:
         return Note(tsr_context_release(StaleContext()));
+      case 14: {
+        int64_t next = 0;
+        return Note(tsr_step(Context(), Ids(), Count(), GenerateOptions(), Maybe(&next),
+                             Maybe(doubles_out_), Below(2) == 0 ? 0 : std::size(doubles_out_)));
+      }
+      case 15: {
+        std::vector<tsr_logprob> likeliest(16 * 3);
+        const size_t top = Below(20) == 0 ? SIZE_MAX : static_cast<size_t>(Below(4));
+        return Note(tsr_logprobs(Context(), Ids(), Count(), top, Maybe(doubles_out_),
+                                 Maybe(likeliest.data())));
+      }
+      case 16: {
+        const int64_t* const prompts[] = {Ids(), ids_.data()};
+        const size_t lengths[] = {static_cast<size_t>(Below(17)), static_cast<size_t>(Below(17))};
+        return Note(tsr_generate_batch(Context(), Maybe(prompts), Maybe(lengths),
+                                       Below(20) == 0 ? SIZE_MAX : static_cast<size_t>(Below(3)),
+                                       GenerateOptions(), Callback(), nullptr));
+      }
+      case 17:
+        return CallKept();
+      case 18: {
+        size_t count = 0;
+        return Below(2) == 0 ? Note(tsr_chat_prompt(Model(), Text(), Length(), ids_out_, Capacity(),
+                                                    Maybe(&count)))
+                             : Note(tsr_chat_message(Model(), Text(), Length(), Ids(), Count(),
+                                                     text_out_, Capacity(), Maybe(&count)));
+      }
       default:
         return Note(tsr_tensors_release(reinterpret_cast<tsr_named_tensor*>(StaleModel())));
     }
@@ -183,6 +214,7 @@ class Caller {
       options->seed = static_cast<uint64_t>(Number());
       constexpr const char* kSchemas[] = {nullptr, "", "{", "{\"type\": 3}", "{}"};
       options->json_schema = kSchemas[Below(5)];
+      options->logprobs = Number();
     }
     return Maybe(options);
   }
@@ -207,6 +239,7 @@ class Caller {
     auto* const options = Fresh<tsr_context_options>();
     options->threads = Below(4) == 0 ? static_cast<int>(Number()) : Below(3);
     options->memory_limit = static_cast<uint64_t>(Number());
+    options->kept_texts = Number();
     return Maybe(options);
   }
 
@@ -245,6 +278,29 @@ class Caller {
     EXPECT_EQ(CodeOf(tsr_tensors_release(out)), TSR_OK);
   }
 
+  // What a context keeps, in which some bytes were changed.
+  void CallKept() {
+    tsr_context_info info = {};
+    info.size = Size(sizeof(info));
+    Note(tsr_context_describe(Context(), Maybe(&info)));
+    size_t size = 0;
+    const auto context =
+        contexts_[static_cast<size_t>(Below(static_cast<int>(contexts_.size())))].get();
+    Note(tsr_context_save_memory(context, nullptr, 0, &size));
+    std::string bytes(size, '\0');
+    Note(tsr_context_save_memory(context, bytes.data(), size, Maybe(&size)));
+    for (int i = Below(3); i > 0; --i) {
+      bytes[random_() % bytes.size()] = static_cast<char>(Below(256));
+    }
+    if (Below(3) == 0) bytes.resize(random_() % bytes.size());
+    Note(tsr_context_restore_memory(Below(2) == 0 ? context : Context(), Maybe(bytes.data()),
+                                    bytes.size()));
+    tsr_context* fork = nullptr;
+    Note(tsr_context_fork(Context(), Maybe(&fork)));
+    EXPECT_EQ(CodeOf(tsr_context_release(fork)), TSR_OK);
+    if (Below(4) == 0) Note(tsr_context_clear(Context()));
+  }
+
   // A sound archive in which some bytes were changed.
   void CallLoadMemory() {
     std::string archive = archives_[static_cast<size_t>(Below(static_cast<int>(archives_.size())))];
@@ -273,6 +329,7 @@ class Caller {
   int64_t ids_out_[64] = {};
   char text_out_[64] = {};
   float floats_out_[256] = {};
+  double doubles_out_[512] = {};
   uint8_t pixels_[10 * 10 * 4] = {};
   unsigned char bytes_[8192] = {};
   alignas(16) unsigned char options_[8192] = {};

@@ -31,7 +31,9 @@ std::string MakeFolder(const std::string& model_type) {
   const std::string folder =
       (std::filesystem::path(testing::TempDir()) / ("model_" + model_type)).string();
   std::filesystem::remove_all(folder);
-  nlohmann::json config = SmallConfig(model_type);
+  const bool is_long = model_type == kLongGpt;
+  nlohmann::json config = SmallConfig(is_long ? "gpt2" : model_type);
+  if (is_long) config["n_positions"] = 1024;
   if (model_type == "vit") {
     config["architectures"] = {"ViTForImageClassification"};
     models::SetLabels({"cat", "dog", "fish"}, &config);
@@ -39,7 +41,8 @@ std::string MakeFolder(const std::string& model_type) {
   const auto model = models::BuildModel(config, {.seed = 5});
   EXPECT_TRUE(model.ok()) << model.status();
   const data::ByteTokenizer bytes;
-  const Status saved = models::SaveModel(**model, folder, model_type == "gpt2" ? &bytes : nullptr);
+  const Status saved =
+      models::SaveModel(**model, folder, model_type == "gpt2" || is_long ? &bytes : nullptr);
   EXPECT_TRUE(saved.ok()) << saved;
   if (model_type == "bert") WriteVocabulary(JoinPath(folder, "vocab.txt"));
   return folder;

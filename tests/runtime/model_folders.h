@@ -14,8 +14,12 @@
 
 namespace tessera {
 
+// GPT-2 with 1024 positions, where the small one has 32.
+inline constexpr char kLongGpt[] = "gpt2_long";
+
 // The folder of a model of SmallConfig (tests/inference/small_models.h) with random weights, made
-// once per program. GPT-2's has the byte tokenizer, BERT's a WordPiece vocabulary, ViT's labels.
+// once per program; or of kLongGpt. GPT-2's has the byte tokenizer, BERT's a WordPiece vocabulary,
+// ViT's labels.
 const std::string& SmallModelFolder(const std::string& model_type);
 
 // The same as a tar file.

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "serve/answer_reader.h"
+#include "data/chat/answer_reader.h"
 
 #include <gtest/gtest.h>
 
 #include <string>
 #include <vector>
 
-namespace tessera::serve {
+namespace tessera::data {
 namespace {
 
 using Kind = AnswerPart::Kind;
@@ -150,4 +150,4 @@ TEST(AnswerReaderTest, ReasoningIsApart) {
 }
 
 }  // namespace
-}  // namespace tessera::serve
+}  // namespace tessera::data

@@ -7,8 +7,8 @@
 //
 // A call is told once it is complete. What looks like a call and is none (no JSON, or no tool of
 // that name) stays words.
-#ifndef TESSERA_SERVE_ANSWER_READER_H_
-#define TESSERA_SERVE_ANSWER_READER_H_
+#ifndef TESSERA_DATA_CHAT_ANSWER_READER_H_
+#define TESSERA_DATA_CHAT_ANSWER_READER_H_
 
 #include <cstdint>
 #include <set>
@@ -16,7 +16,7 @@
 #include <string_view>
 #include <vector>
 
-namespace tessera::serve {
+namespace tessera::data {
 
 // How a model writes calls: {"name": NAME, ARGUMENTS: {...}} between `begin` and `end`, one or
 // several, in a list, or one behind the other with blanks or ";" between them.
@@ -90,6 +90,6 @@ class AnswerReader {
   int64_t calls_ = 0;
 };
 
-}  // namespace tessera::serve
+}  // namespace tessera::data
 
-#endif  // TESSERA_SERVE_ANSWER_READER_H_
+#endif  // TESSERA_DATA_CHAT_ANSWER_READER_H_

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "serve/answer_reader.h"
+#include "data/chat/answer_reader.h"
 
 #include <algorithm>
 #include <utility>
 
 #include "base/json_ordered.h"
 
-namespace tessera::serve {
+namespace tessera::data {
 namespace {
 
 using nlohmann::ordered_json;
@@ -271,4 +271,4 @@ void AnswerReader::AddCalls(std::string_view text, std::string_view end, Parts* 
   }
 }
 
-}  // namespace tessera::serve
+}  // namespace tessera::data
