@@ -13,7 +13,7 @@ import enum
 import os
 import pathlib
 from ctypes import POINTER, c_char_p, c_double, c_int, c_int64, c_size_t, c_uint64, c_void_p
-from typing import Any, Callable, Optional
+from typing import Any, Callable, NamedTuple, Optional
 
 _NAME = "libtessera_training.so.0"
 
@@ -463,6 +463,28 @@ def version() -> str:
     """The library's version, "0.8.0"."""
     text: bytes = library.tsr_version()
     return text.decode()
+
+
+class MemoryInfo(NamedTuple):
+    """The memory of a process's tensors, in bytes: now, the most so far, and what is held for them,
+    with blocks that wait to be used again. Mapped weights do not count.
+
+    Example: `print(tessera.memory().peak)`
+    """
+
+    bytes: int
+    peak: int
+    reserved: int
+
+
+def memory() -> MemoryInfo:
+    """The memory of the process's tensors.
+
+    Example: `print(tessera.memory().bytes)`
+    """
+    info = tsr_memory_info(size=ctypes.sizeof(tsr_memory_info))
+    call("tsr_memory", ctypes.byref(info))
+    return MemoryInfo(info.bytes, info.peak, info.reserved)
 
 
 def text_or_null(text: Optional[str]) -> Optional[bytes]:
