@@ -60,7 +60,8 @@ class Context:
         with model.context() as talk:
             messages = [{"role": "user", "content": "Hi"}]
             text = talk.chat(messages)
-            messages += [{"role": "assistant", "content": text}, {"role": "user", "content": "Go on"}]
+            messages.append({"role": "assistant", "content": text})
+            messages.append({"role": "user", "content": "Why?"})
             print(talk.chat(messages))         # what is new is read
             talk.save("talk.safetensors")
     """
@@ -85,9 +86,7 @@ class Context:
 
     # ---- Text ------------------------------------------------------------------------------------
 
-    def generate(
-        self, prompt: Prompt, *, json_schema: Schema = None, **settings: Setting
-    ) -> str:
+    def generate(self, prompt: Prompt, *, json_schema: Schema = None, **settings: Setting) -> str:
         """Continues a text, or the tokens of one, as Model.generate does.
 
         Example: `talk.generate("Once upon a time", max_new_tokens=20)`
@@ -150,7 +149,7 @@ class Context:
         return Stream(self._contexts, answer(messages, options), self._own)
 
     def step(self, ids: Sequence[int], **settings: Setting) -> int:
-        """The token that follows others, for a loop of one's own. The model reads what is new alone.
+        """The token that follows others, for a loop of one's own. The model reads only what is new.
 
         settings: those of generate that choose among tokens; those that count new tokens do not
             apply.

@@ -27,8 +27,8 @@ _ENDS = (None, "length", "end_of_text", "stop")
 
 
 class Logprob(NamedTuple):
-    """A token and the natural logarithm of its probability, as the model gives it: before penalties,
-    temperature and whatever else chooses among tokens.
+    """A token and the natural logarithm of its probability, as the model gives it: before
+    penalties, temperature and whatever else chooses among tokens.
 
     Example: `likeliest, logprob = token.top[0]`
     """
@@ -57,8 +57,8 @@ class Token(NamedTuple):
 
 
 class Generated(NamedTuple):
-    """A text that was written, its ids, why it ended (as in Token), and its tokens as a Stream gives
-    them, without the last, which has no id.
+    """A text that was written, its ids, why it ended (as in Token), and its tokens as a Stream
+    gives them, without the last, which has no id.
 
     Example: `print(model.generate_texts("Once")[0].text)`
     """
@@ -94,8 +94,8 @@ Place = Union[int, Own]
 
 
 class Contexts:
-    """A model's handle and its contexts. Each runs one call; a call takes one that is idle, or a new
-    one. The model is released with this object, which calls and streams hold."""
+    """A model's handle and its contexts. Each runs one call; a call takes one that is idle, or a
+    new one. The model is released with this object, which calls and streams hold."""
 
     def __init__(self, model: c_void_p, threads: int, memory_limit: int) -> None:
         self._model = model
@@ -110,7 +110,7 @@ class Contexts:
         self._closed = False
 
     def take(self, place: Place) -> c_void_p:
-        """A context for one call. The object stands for the call, so that cancel() meets no other."""
+        """A context for one call. The object is the call's own, so that cancel() meets no other."""
         with self._lock:
             model = self.model
             idle = self._idle_of(place)
@@ -233,7 +233,9 @@ def _pairs(array: Any, n: int) -> list[Logprob]:
     return [Logprob(array[i].id, array[i].logprob) for i in range(n) if array[i].id >= 0]
 
 
-def logprobs_of(context: c_void_p, ids: Sequence[int], top: int) -> list[tuple[float, list[Logprob]]]:
+def logprobs_of(
+    context: c_void_p, ids: Sequence[int], top: int
+) -> list[tuple[float, list[Logprob]]]:
     """tsr_logprobs: of each token its own, and the `top` likeliest."""
     n = len(ids)
     if top < 0:

@@ -315,7 +315,7 @@ class Model:
     ) -> list[Generated]:
         """Like generate, with the tokens of each of num_return_sequences texts.
 
-        logprobs: gives tokens their log-probabilities, and those of so many likeliest at each place.
+        logprobs: gives tokens their log-probabilities, and so many likeliest ones at each place.
 
         Example: `model.generate_texts("Once", num_return_sequences=3, do_sample=True)`
         """
@@ -331,7 +331,7 @@ class Model:
         adapter: int = 0,
         **settings: Setting,
     ) -> list[Generated]:
-        """Continues several prompts at the same time, which takes less time than one after the other.
+        """Continues several prompts at the same time, which is faster than one after the other.
 
         Each text is the one that its prompt gets by itself, unless it is sampled. With
         num_return_sequences of k, those of prompt i are i * k to i * k + k - 1. A failure of one
@@ -438,8 +438,8 @@ class Model:
         return [Scored(one, *scores) for one, scores in zip(ids, found)]
 
     def context(self, kept_texts: int = 1, *, adapter: int = 0) -> Context:
-        """A context that keeps its last texts, so that a prompt which begins like one of them is read
-        from where they differ: of a conversation's next turn, only what is new.
+        """A context that keeps its last texts. A prompt that begins like one of them is read from
+        where they differ: of a conversation's next turn, only what is new.
 
         Example: `talk = model.context()`
         """
