@@ -91,7 +91,8 @@ class Context:
 
         Example: `talk.generate("Once upon a time", max_new_tokens=20)`
         """
-        texts = self.generate_texts(prompt, json_schema=json_schema, **settings)
+        options = options_of(json_schema, None, settings)
+        texts = collect(self._contexts, continuation(prompt, options), self._own)
         return texts[0].text if texts else ""
 
     def generate_texts(

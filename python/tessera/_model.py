@@ -301,7 +301,8 @@ class Model:
 
         Example: `model.generate("Once upon a time", max_new_tokens=20, temperature=0.8, seed=1)`
         """
-        texts = self.generate_texts(prompt, json_schema=json_schema, adapter=adapter, **settings)
+        options = options_of(json_schema, None, settings)
+        texts = collect(self._contexts, continuation(prompt, options), adapter)
         return texts[0].text if texts else ""
 
     def generate_texts(
