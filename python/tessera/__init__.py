@@ -13,8 +13,10 @@ Threads: any number of threads may use one Model at once. A Trainer runs one cal
 library computes without the interpreter's lock, so other threads run meanwhile.
 """
 
-from ._library import Code, Error, configure, version
-from ._model import Generated, Model, ModelInfo, Stream, Token
+from ._context import Context, ContextInfo
+from ._generation import Generated, Logprob, Stream, Token
+from ._library import Code, Error, MemoryInfo, configure, memory, version
+from ._model import Model, ModelInfo, Scored
 from ._tensor import Tensor, as_tensor, from_dlpack
 from ._trainer import Trainer, TrainerInfo
 
@@ -22,10 +24,15 @@ __version__ = version()
 
 __all__ = [
     "Code",
+    "Context",
+    "ContextInfo",
     "Error",
     "Generated",
+    "Logprob",
+    "MemoryInfo",
     "Model",
     "ModelInfo",
+    "Scored",
     "Stream",
     "Tensor",
     "Token",
@@ -35,4 +42,5 @@ __all__ = [
     "as_tensor",
     "configure",
     "from_dlpack",
+    "memory",
 ]

@@ -13,7 +13,7 @@ import enum
 import os
 import pathlib
 from ctypes import POINTER, c_char_p, c_double, c_int, c_int64, c_size_t, c_uint64, c_void_p
-from typing import Any, Callable, Optional
+from typing import Any, Callable, NamedTuple, Optional
 
 _NAME = "libtessera_training.so.0"
 
@@ -118,6 +118,11 @@ class tsr_model_info(ctypes.Structure):
         ("image_height", c_int64),
         ("image_width", c_int64),
         ("embedding_size", c_int64),
+        ("bos_token", c_int64),
+        ("eos_token", c_int64),
+        ("pad_token", c_int64),
+        ("end_tokens", POINTER(c_int64)),
+        ("num_end_tokens", c_size_t),
     ]
 
 
@@ -135,6 +140,30 @@ class tsr_context_options(ctypes.Structure):
         ("threads", c_int),
         ("memory_limit", c_uint64),
         ("adapter", c_int),
+        ("kept_texts", c_int64),
+    ]
+
+
+class tsr_context_info(ctypes.Structure):
+    _fields_ = [
+        ("size", c_size_t),
+        ("kept_texts", c_int64),
+        ("kept_tokens", c_int64),
+        ("cache_bytes", c_uint64),
+        ("memory_bytes", c_uint64),
+        ("memory_peak", c_uint64),
+        ("tokens_read", c_int64),
+        ("tokens_reused", c_int64),
+        ("tokens_written", c_int64),
+    ]
+
+
+class tsr_memory_info(ctypes.Structure):
+    _fields_ = [
+        ("size", c_size_t),
+        ("bytes", c_uint64),
+        ("peak", c_uint64),
+        ("reserved", c_uint64),
     ]
 
 
@@ -150,6 +179,24 @@ class tsr_embed_options(ctypes.Structure):
         ("prompt", c_char_p),
         ("max_tokens", c_int64),
     ]
+
+
+class tsr_logprob(ctypes.Structure):
+    _fields_ = [("id", c_int64), ("logprob", c_double)]
+
+
+class tsr_logits(ctypes.Structure):
+    _fields_ = [
+        ("size", c_size_t),
+        ("ids", POINTER(c_int64)),
+        ("num_ids", c_size_t),
+        ("logits", POINTER(c_double)),
+        ("num_logits", c_size_t),
+        ("sequence", c_int64),
+    ]
+
+
+logits_callback = ctypes.CFUNCTYPE(c_int, c_void_p, POINTER(tsr_logits))
 
 
 class tsr_generate_options(ctypes.Structure):
@@ -168,6 +215,9 @@ class tsr_generate_options(ctypes.Structure):
         ("seed", c_uint64),
         ("settings", c_void_p),
         ("json_schema", c_char_p),
+        ("logprobs", c_int64),
+        ("logits", logits_callback),
+        ("logits_user", c_void_p),
     ]
 
 
@@ -179,6 +229,9 @@ class tsr_token(ctypes.Structure):
         ("length", c_size_t),
         ("end", c_int),
         ("sequence", c_int64),
+        ("logprob", c_double),
+        ("top", POINTER(tsr_logprob)),
+        ("num_top", c_size_t),
     ]
 
 
@@ -263,6 +316,14 @@ _STATUS_FUNCTIONS: dict[str, list[Any]] = {
     "tsr_context_create": [c_void_p, POINTER(tsr_context_options), POINTER(c_void_p)],
     "tsr_context_cancel": [c_void_p],
     "tsr_context_release": [c_void_p],
+    "tsr_context_fork": [c_void_p, POINTER(c_void_p)],
+    "tsr_context_clear": [c_void_p],
+    "tsr_context_save": [c_void_p, c_char_p],
+    "tsr_context_restore": [c_void_p, c_char_p],
+    "tsr_context_save_memory": [c_void_p, c_void_p, c_size_t, POINTER(c_size_t)],
+    "tsr_context_restore_memory": [c_void_p, c_char_p, c_size_t],
+    "tsr_context_describe": [c_void_p, POINTER(tsr_context_info)],
+    "tsr_memory": [POINTER(tsr_memory_info)],
     "tsr_forward_with": [
         c_void_p,
         POINTER(tsr_named_tensor),
@@ -295,10 +356,52 @@ _STATUS_FUNCTIONS: dict[str, list[Any]] = {
         c_size_t,
         POINTER(c_double),
     ],
+    "tsr_logprobs": [
+        c_void_p,
+        POINTER(c_int64),
+        c_size_t,
+        c_size_t,
+        POINTER(c_double),
+        POINTER(tsr_logprob),
+    ],
     "tsr_generate_options_set": [POINTER(tsr_generate_options), c_char_p, c_char_p],
     "tsr_generate": [c_void_p, POINTER(c_int64), c_size_t, *_GENERATE_END],
     "tsr_generate_text": [c_void_p, c_char_p, c_size_t, *_GENERATE_END],
+    "tsr_generate_batch": [
+        c_void_p,
+        POINTER(POINTER(c_int64)),
+        POINTER(c_size_t),
+        c_size_t,
+        *_GENERATE_END,
+    ],
+    "tsr_step": [
+        c_void_p,
+        POINTER(c_int64),
+        c_size_t,
+        POINTER(tsr_generate_options),
+        POINTER(c_int64),
+        POINTER(c_double),
+        c_size_t,
+    ],
     "tsr_chat": [c_void_p, c_char_p, c_size_t, *_GENERATE_END],
+    "tsr_chat_prompt": [
+        c_void_p,
+        c_char_p,
+        c_size_t,
+        POINTER(c_int64),
+        c_size_t,
+        POINTER(c_size_t),
+    ],
+    "tsr_chat_message": [
+        c_void_p,
+        c_char_p,
+        c_size_t,
+        POINTER(c_int64),
+        c_size_t,
+        c_char_p,
+        c_size_t,
+        POINTER(c_size_t),
+    ],
     "tsr_train_create": [c_char_p, POINTER(tsr_train_options), POINTER(c_void_p)],
     "tsr_train_step": [c_void_p, POINTER(tsr_named_tensor), c_size_t, POINTER(c_double)],
     "tsr_train_evaluate": [c_void_p, POINTER(tsr_named_tensor), c_size_t, POINTER(c_double)],
@@ -360,6 +463,28 @@ def version() -> str:
     """The library's version, "0.8.0"."""
     text: bytes = library.tsr_version()
     return text.decode()
+
+
+class MemoryInfo(NamedTuple):
+    """The memory of a process's tensors, in bytes: now, the most so far, and what is held for them,
+    with blocks that wait to be used again. Mapped weights do not count.
+
+    Example: `print(tessera.memory().peak)`
+    """
+
+    bytes: int
+    peak: int
+    reserved: int
+
+
+def memory() -> MemoryInfo:
+    """The memory of the process's tensors.
+
+    Example: `print(tessera.memory().bytes)`
+    """
+    info = tsr_memory_info(size=ctypes.sizeof(tsr_memory_info))
+    call("tsr_memory", ctypes.byref(info))
+    return MemoryInfo(info.bytes, info.peak, info.reserved)
 
 
 def text_or_null(text: Optional[str]) -> Optional[bytes]:

@@ -3,24 +3,36 @@
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import json
 import os
-import queue
-import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from ctypes import byref, c_int64, c_size_t, c_void_p, sizeof
 from typing import Any, Callable, NamedTuple, Optional, Union
 
 from . import _library as c
+from ._context import Context
+from ._generation import (
+    Contexts,
+    Generated,
+    Logprob,
+    Messages,
+    Prompt,
+    Schema,
+    Setting,
+    Stream,
+    answer,
+    batch,
+    collect,
+    continuation,
+    ids_array,
+    logprobs_of,
+    options_of,
+)
 from ._library import Code, Error, call, library, text_or_null
 from ._tensor import Results, Tensor, dtype_number, floats, named_tensors, tensors_of
 
-Prompt = Union[str, Sequence[int]]
 Path = Union[str, "os.PathLike[str]"]
-# A text, a number, or what JSON has for it.
-Setting = Union[None, str, bool, int, float, Sequence[Any], Mapping[Any, Any]]
 
 _WEIGHTS = (
     "as_stored",
@@ -39,7 +51,6 @@ _WEIGHTS = (
     "iq4_xs",
 )
 _POOLINGS = ("mean", "first", "last", "pooler", "of_model")
-_ENDS = (None, "length", "end_of_text", "stop")
 
 
 def _number(what: str, name: str, names: Sequence[Optional[str]]) -> int:
@@ -48,39 +59,12 @@ def _number(what: str, name: str, names: Sequence[Optional[str]]) -> int:
         raise Error(f"{what}: '{name}' is unknown (it is one of {known})", Code.INVALID_ARGUMENT)
     return names.index(name)
 
-
-class Token(NamedTuple):
-    """A step of a text that is written.
-
-    `text` is what is certain with this token: whole characters, which may be none yet. The last
-    token of each text has the id -1, and `end` says why the text ended: "length", "end_of_text" or
-    "stop". `sequence` counts the texts of num_return_sequences, from 0.
-
-    Example: `for token in model.stream("Once"): print(token.text, end="")`
-    """
-
-    id: int
-    text: str
-    end: Optional[str]
-    sequence: int
-
-
-class Generated(NamedTuple):
-    """A text that was written, its tokens, and why it ended (as in Token).
-
-    Example: `text, ids, end = model.generate_texts("Once")[0]`
-    """
-
-    text: str
-    ids: list[int]
-    end: Optional[str]
-
-
 class ModelInfo(NamedTuple):
-    """What a model is. 0 and an empty list say that it has no such thing.
+    """What a model is. 0, None and an empty list say that it has no such thing.
 
     `config` is the content of config.json, `max_positions` the longest input in tokens,
-    `image_shape` what pixel_values gives: channels, height, width.
+    `image_shape` what pixel_values gives: channels, height, width. `end_tokens` are all that end a
+    text, and of a model with a chat template a turn.
 
     Example: `print(model.info.architecture, model.info.parameters)`
     """
@@ -97,204 +81,24 @@ class ModelInfo(NamedTuple):
     generates: bool
     has_tokenizer: bool
     image_shape: tuple[int, int, int]
+    bos_token: Optional[int]
+    eos_token: Optional[int]
+    pad_token: Optional[int]
+    end_tokens: list[int]
+
+def _id_or_none(id: int) -> Optional[int]:
+    return None if id < 0 else id
 
 
-def _ids_array(ids: Sequence[int]) -> Any:
-    return (c_int64 * max(len(ids), 1))(*ids)
+class Scored(NamedTuple):
+    """A token of a text, its log-probability, and the likeliest tokens at its place.
 
-
-class _Contexts:
-    """A model's handle and its contexts. Each runs one call; a call takes one that is idle, or a new
-    one. The model is released with this object, which calls and streams hold."""
-
-    def __init__(self, model: c_void_p, threads: int, memory_limit: int) -> None:
-        self._model = model
-        self._threads = threads
-        self._memory_limit = memory_limit
-        # The collector may delete a stream, which takes the lock, in a thread that has it.
-        self._lock = threading.RLock()
-        self._idle: dict[int, list[c_void_p]] = {}
-        self._running: list[c_void_p] = []
-        self._stopping: list[threading.Thread] = []
-        self._closed = False
-
-    def take(self, adapter: int) -> c_void_p:
-        """A context for one call. The object stands for the call, so that cancel() meets no other."""
-        with self._lock:
-            model = self.model
-            idle = self._idle.setdefault(adapter, [])
-            if idle:
-                context = c_void_p(idle.pop().value)
-            else:
-                options = c.tsr_context_options(
-                    size=sizeof(c.tsr_context_options),
-                    threads=self._threads,
-                    memory_limit=self._memory_limit,
-                    adapter=adapter,
-                )
-                context = c_void_p()
-                call("tsr_context_create", model, byref(options), byref(context))
-            self._running.append(context)
-            return context
-
-    def give_back(self, context: c_void_p, adapter: int) -> None:
-        with self._lock:
-            self._running = [one for one in self._running if one is not context]
-            self._idle[adapter].append(context)
-
-    def cancel(self) -> None:
-        """Ends all calls that run."""
-        with self._lock:
-            for context in self._running:
-                call("tsr_context_cancel", context)
-
-    def stop(self, context: c_void_p, thread: threading.Thread) -> None:
-        """Ends one call, if it runs; close() waits for its thread."""
-        with self._lock:
-            if any(one is context for one in self._running):
-                self._stopping = [one for one in self._stopping if one.is_alive()] + [thread]
-                call("tsr_context_cancel", context)
-
-    def close(self) -> None:
-        with self._lock:
-            stopping, self._stopping = self._stopping, []
-        for thread in stopping:
-            if thread is not threading.current_thread():
-                thread.join()
-        with self._lock:
-            if self._closed:
-                return
-            if self._running:
-                raise Error("Model.close: a call is running; cancel() ends it", Code.BUSY)
-            self._closed = True
-            for idle in self._idle.values():
-                for context in idle:
-                    call("tsr_context_release", context)
-            call("tsr_model_release", self._model)
-
-    def __del__(self) -> None:
-        with contextlib.suppress(Error):
-            self.close()
-
-    @property
-    def model(self) -> c_void_p:
-        """The model's handle, for what runs without a context."""
-        if self._closed:
-            raise Error("Model: it is closed", Code.INVALID_ARGUMENT)
-        return self._model
-
-
-def _token_of(token: Any) -> Token:
-    text = ctypes.string_at(token.text, token.length).decode("utf-8", "replace")
-    end = _ENDS[token.end] if 0 <= token.end < len(_ENDS) else None
-    return Token(token.id, text, end, token.sequence)
-
-
-# Runs a generation in a context, with the callback that is given its tokens.
-_Run = Callable[[c_void_p, Any], None]
-
-
-def _run_with(run: _Run, context: c_void_p, on_token: Callable[[Token], bool]) -> None:
-    """What `on_token` raises ends the generation, and is raised here."""
-    raised: list[BaseException] = []
-
-    def callback(user: Optional[int], token: Any) -> int:
-        try:
-            return 1 if on_token(_token_of(token[0])) else 0
-        except BaseException as error:
-            raised.append(error)
-            return 1
-
-    run(context, c.token_callback(callback))
-    if raised:
-        raise raised[0]
-
-
-class Stream(Iterator[Token]):
-    """The tokens of a text, as they are written by a thread in the background.
-
-    The end of a `with` block, `close()` or the loss of the last reference ends the writing.
-
-    Example:
-        with model.stream("Once upon a time", max_new_tokens=50) as tokens:
-            for token in tokens:
-                print(token.text, end="", flush=True)
+    Example: `print(model.logprobs("Once upon a time", top=3)[1])`
     """
 
-    def __init__(self, contexts: _Contexts, run: _Run, adapter: int) -> None:
-        """For this package's use: Model.stream makes streams."""
-        self._work = _Work(contexts, run, adapter)
-        self._ended = False
-
-    def __next__(self) -> Token:
-        if self._ended:
-            raise StopIteration
-        item = self._work.items.get()
-        if isinstance(item, Token):
-            return item
-        self._ended = True
-        self._work.thread.join()
-        if item is not None:
-            raise item
-        raise StopIteration
-
-    def close(self) -> None:
-        """Ends the writing and waits until it has ended. Twice does no harm.
-
-        Example: `tokens.close()`
-        """
-        self._ended = True
-        self._work.stop()
-        self._work.thread.join()
-
-    def __enter__(self) -> Stream:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.close()
-
-    def __del__(self) -> None:
-        if hasattr(self, "_work"):
-            self._work.stop()
-
-
-class _Work:
-    """What the thread of a Stream knows; it does not hold the stream, whose loss ends it."""
-
-    def __init__(self, contexts: _Contexts, run: _Run, adapter: int) -> None:
-        self.items: queue.SimpleQueue[Union[Token, BaseException, None]] = queue.SimpleQueue()
-        self._contexts = contexts
-        self._adapter = adapter
-        self._context = contexts.take(adapter)
-        self._run = run
-        self._stopped = False
-        self.thread = threading.Thread(target=self._write, name="tessera.Stream")
-        try:
-            self.thread.start()
-        except BaseException:
-            contexts.give_back(self._context, adapter)
-            raise
-
-    def stop(self) -> None:
-        self._stopped = True
-        self._contexts.stop(self._context, self.thread)
-
-    def _on_token(self, token: Token) -> bool:
-        # When the program ends, nobody reads on.
-        if self._stopped or not threading.main_thread().is_alive():
-            return True
-        self.items.put(token)
-        return False
-
-    def _write(self) -> None:
-        error: Optional[BaseException] = None
-        try:
-            if not self._stopped:
-                _run_with(self._run, self._context, self._on_token)
-        except BaseException as raised:
-            error = raised
-        self._contexts.give_back(self._context, self._adapter)
-        self.items.put(error)
+    id: int
+    logprob: float
+    top: list[Logprob]
 
 
 class Model:
@@ -362,7 +166,7 @@ class Model:
             if raised:
                 raise raised[0] from None
             raise
-        self._contexts = _Contexts(handle, threads, memory_limit)
+        self._contexts = Contexts(handle, threads, memory_limit)
         self._info: Optional[ModelInfo] = None
 
     def close(self) -> None:
@@ -384,14 +188,6 @@ class Model:
 
     def __exit__(self, *exception: object) -> None:
         self.close()
-
-    @contextlib.contextmanager
-    def _context(self, adapter: int) -> Iterator[c_void_p]:
-        context = self._contexts.take(adapter)
-        try:
-            yield context
-        finally:
-            self._contexts.give_back(context, adapter)
 
     @property
     def info(self) -> ModelInfo:
@@ -417,6 +213,10 @@ class Model:
                 generates=bool(info.generates),
                 has_tokenizer=bool(info.has_tokenizer),
                 image_shape=(info.image_channels, info.image_height, info.image_width),
+                bos_token=_id_or_none(info.bos_token),
+                eos_token=_id_or_none(info.eos_token),
+                pad_token=_id_or_none(info.pad_token),
+                end_tokens=info.end_tokens[: info.num_end_tokens],
             )
         return self._info
 
@@ -456,7 +256,7 @@ class Model:
             size=sizeof(c.tsr_detokenize_options), skip_special=int(skip_special)
         )
         length = c_size_t()
-        arguments = (self._contexts.model, _ids_array(ids), len(ids), byref(options))
+        arguments = (self._contexts.model, ids_array(ids), len(ids), byref(options))
         call("tsr_detokenize", *arguments, None, 0, byref(length))
         text = ctypes.create_string_buffer(length.value + 1)
         call("tsr_detokenize", *arguments, text, length.value, byref(length))
@@ -488,7 +288,7 @@ class Model:
         self,
         prompt: Prompt,
         *,
-        json_schema: Union[None, str, Mapping[str, Any]] = None,
+        json_schema: Schema = None,
         adapter: int = 0,
         **settings: Setting,
     ) -> str:
@@ -501,42 +301,70 @@ class Model:
 
         Example: `model.generate("Once upon a time", max_new_tokens=20, temperature=0.8, seed=1)`
         """
-        texts = self.generate_texts(prompt, json_schema=json_schema, adapter=adapter, **settings)
+        options = options_of(json_schema, None, settings)
+        texts = collect(self._contexts, continuation(prompt, options), adapter)
         return texts[0].text if texts else ""
 
     def generate_texts(
         self,
         prompt: Prompt,
         *,
-        json_schema: Union[None, str, Mapping[str, Any]] = None,
+        json_schema: Schema = None,
+        logprobs: Optional[int] = None,
         adapter: int = 0,
         **settings: Setting,
     ) -> list[Generated]:
         """Like generate, with the tokens of each of num_return_sequences texts.
 
+        logprobs: gives tokens their log-probabilities, and so many likeliest ones at each place.
+
         Example: `model.generate_texts("Once", num_return_sequences=3, do_sample=True)`
         """
-        return self._collect(_continuation(prompt, json_schema, settings), adapter)
+        options = options_of(json_schema, logprobs, settings)
+        return collect(self._contexts, continuation(prompt, options), adapter)
+
+    def generate_batch(
+        self,
+        prompts: Sequence[Prompt],
+        *,
+        json_schema: Schema = None,
+        logprobs: Optional[int] = None,
+        adapter: int = 0,
+        **settings: Setting,
+    ) -> list[Generated]:
+        """Continues several prompts at the same time, which is faster than one after the other.
+
+        Each text is the one that its prompt gets by itself, unless it is sampled. With
+        num_return_sequences of k, those of prompt i are i * k to i * k + k - 1. A failure of one
+        ends all. logprobs as in generate_texts.
+
+        Example: `for text in model.generate_batch(["Once", "Twice"]): print(text.text)`
+        """
+        ids = [self.encode(one) if isinstance(one, str) else one for one in prompts]
+        options = options_of(json_schema, logprobs, settings)
+        return collect(self._contexts, batch(ids, options), adapter)
 
     def stream(
         self,
         prompt: Prompt,
         *,
-        json_schema: Union[None, str, Mapping[str, Any]] = None,
+        json_schema: Schema = None,
+        logprobs: Optional[int] = None,
         adapter: int = 0,
         **settings: Setting,
     ) -> Stream:
-        """Like generate, token by token.
+        """Like generate, token by token; logprobs as in generate_texts.
 
         Example: `for token in model.stream("Once"): print(token.text, end="", flush=True)`
         """
-        return Stream(self._contexts, _continuation(prompt, json_schema, settings), adapter)
+        options = options_of(json_schema, logprobs, settings)
+        return Stream(self._contexts, continuation(prompt, options), adapter)
 
     def chat(
         self,
-        messages: Union[Sequence[Mapping[str, Any]], Mapping[str, Any]],
+        messages: Messages,
         *,
-        json_schema: Union[None, str, Mapping[str, Any]] = None,
+        json_schema: Schema = None,
         adapter: int = 0,
         **settings: Setting,
     ) -> str:
@@ -546,40 +374,77 @@ class Model:
 
         Example: `model.chat([{"role": "user", "content": "Hi"}], max_new_tokens=50)`
         """
-        texts = self._collect(_answer(messages, json_schema, settings), adapter)
+        options = options_of(json_schema, None, settings)
+        texts = collect(self._contexts, answer(messages, options), adapter)
         return texts[0].text if texts else ""
 
     def stream_chat(
         self,
-        messages: Union[Sequence[Mapping[str, Any]], Mapping[str, Any]],
+        messages: Messages,
         *,
-        json_schema: Union[None, str, Mapping[str, Any]] = None,
+        json_schema: Schema = None,
+        logprobs: Optional[int] = None,
         adapter: int = 0,
         **settings: Setting,
     ) -> Stream:
-        """Like chat, token by token.
+        """Like chat, token by token; logprobs as in generate_texts.
 
         Example: `for token in model.stream_chat(messages): print(token.text, end="")`
         """
-        return Stream(self._contexts, _answer(messages, json_schema, settings), adapter)
+        options = options_of(json_schema, logprobs, settings)
+        return Stream(self._contexts, answer(messages, options), adapter)
 
-    def _collect(self, run: _Run, adapter: int) -> list[Generated]:
-        tokens: dict[int, list[Token]] = {}
+    def chat_prompt(self, messages: Messages) -> list[int]:
+        """The tokens of the prompt that chat makes of a conversation.
 
-        def on_token(token: Token) -> bool:
-            tokens.setdefault(token.sequence, []).append(token)
-            return False
+        Example: `print(model.decode(model.chat_prompt(messages)))`
+        """
+        data = json.dumps(messages).encode()
+        count = c_size_t()
+        arguments = (self._contexts.model, data, len(data))
+        call("tsr_chat_prompt", *arguments, None, 0, byref(count))
+        ids = (c_int64 * max(count.value, 1))()
+        call("tsr_chat_prompt", *arguments, ids, count.value, byref(count))
+        return list(ids[: count.value])
 
-        with self._context(adapter) as context:
-            _run_with(run, context, on_token)
-        return [
-            Generated(
-                text="".join(token.text for token in of_text),
-                ids=[token.id for token in of_text if token.id >= 0],
-                end=of_text[-1].end,
-            )
-            for _, of_text in sorted(tokens.items())
-        ]
+    def chat_message(self, messages: Messages, ids: Sequence[int]) -> dict[str, Any]:
+        """The message that an answer is: role, content, reasoning_content and tool_calls.
+
+        messages: the conversation that was answered; calls are those of tools that it names.
+        ids: the answer's tokens.
+
+        Example: `messages.append(model.chat_message(messages, [token.id for token in answer]))`
+        """
+        data = json.dumps(messages).encode()
+        length = c_size_t()
+        given = [one for one in ids if one >= 0]  # a stream's last token has no id
+        arguments = (self._contexts.model, data, len(data), ids_array(given), len(given))
+        call("tsr_chat_message", *arguments, None, 0, byref(length))
+        text = ctypes.create_string_buffer(length.value + 1)
+        call("tsr_chat_message", *arguments, text, length.value, byref(length))
+        message: dict[str, Any] = json.loads(text.raw[: length.value])
+        return message
+
+    def logprobs(self, text: Prompt, *, top: int = 0, adapter: int = 0) -> list[Scored]:
+        """The log-probability of each token of a text behind those before it.
+
+        The first, which has nothing before it, has NaN.
+        top: gives so many likeliest tokens at each place.
+
+        Example: `sum(token.logprob for token in model.logprobs("Once upon a time")[1:])`
+        """
+        ids = self.encode(text) if isinstance(text, str) else text
+        with self._contexts.taken(adapter) as context:
+            found = logprobs_of(context, ids, top)
+        return [Scored(one, *scores) for one, scores in zip(ids, found)]
+
+    def context(self, kept_texts: int = 1, *, adapter: int = 0) -> Context:
+        """A context that keeps its last texts. A prompt that begins like one of them is read from
+        where they differ: of a conversation's next turn, only what is new.
+
+        Example: `talk = model.context()`
+        """
+        return Context(self._contexts.keep(adapter, kept_texts))
 
     # ---- Vectors and tensors ---------------------------------------------------------------------
 
@@ -614,12 +479,12 @@ class Model:
         of_model = pooling == "of_model"
         vector = floats((self.info.embedding_size if of_model else self.info.hidden_size,))
         end = (byref(options), vector._address, vector.shape[0])
-        with self._context(adapter) as context:
+        with self._contexts.taken(adapter) as context:
             if isinstance(text, str):
                 data = text.encode()
                 call("tsr_embed_text", context, data, len(data), *end)
             else:
-                call("tsr_embed", context, _ids_array(text), len(text), *end)
+                call("tsr_embed", context, ids_array(text), len(text), *end)
         return vector
 
     def rerank(self, query: str, documents: Sequence[str], *, adapter: int = 0) -> list[float]:
@@ -631,7 +496,7 @@ class Model:
         texts = [document.encode() for document in documents]
         n = len(texts)
         scores = (ctypes.c_double * max(n, 1))()
-        with self._context(adapter) as context:
+        with self._contexts.taken(adapter) as context:
             call(
                 "tsr_rerank",
                 context,
@@ -666,7 +531,7 @@ class Model:
             size=sizeof(c.tsr_forward_options), all_hidden_states=int(all_hidden_states)
         )
         results = Results()
-        with self._context(adapter) as context:
+        with self._contexts.taken(adapter) as context:
             call(
                 "tsr_forward_with",
                 context,
@@ -678,66 +543,3 @@ class Model:
             )
         del kept
         return tensors_of(results)
-
-
-# ---- Generations ---------------------------------------------------------------------------------
-
-
-class _GenerateOptions(c.tsr_generate_options):
-    """Options, with the settings that the library keeps for them."""
-
-    def __del__(self) -> None:
-        library.tsr_generate_options_clear(byref(self))
-
-
-def _options_of(
-    json_schema: Union[None, str, Mapping[str, Any]], settings: Mapping[str, Setting]
-) -> _GenerateOptions:
-    """Every setting is set by its name: the library knows the names and checks values."""
-    if json_schema is not None and not isinstance(json_schema, str):
-        json_schema = json.dumps(json_schema)
-    options = _GenerateOptions(
-        size=sizeof(_GenerateOptions), json_schema=text_or_null(json_schema)
-    )
-    for name, value in settings.items():
-        for text in _texts_of(value):
-            call("tsr_generate_options_set", byref(options), name.encode(), text.encode())
-    return options
-
-
-def _texts_of(value: Setting) -> list[str]:
-    if value is None:
-        return []
-    if isinstance(value, str):
-        return [value]
-    if isinstance(value, (list, tuple)) and value and all(isinstance(one, str) for one in value):
-        return list(value)
-    return [json.dumps(value)]
-
-
-def _generation(name: str, text: Any, length: int, options: Any) -> _Run:
-    def run(context: c_void_p, callback: Any) -> None:
-        call(name, context, text, length, byref(options), callback, None)
-
-    return run
-
-
-def _continuation(
-    prompt: Prompt,
-    json_schema: Union[None, str, Mapping[str, Any]],
-    settings: Mapping[str, Setting],
-) -> _Run:
-    options = _options_of(json_schema, settings)
-    if isinstance(prompt, str):
-        data = prompt.encode()
-        return _generation("tsr_generate_text", data, len(data), options)
-    return _generation("tsr_generate", _ids_array(prompt), len(prompt), options)
-
-
-def _answer(
-    messages: Union[Sequence[Mapping[str, Any]], Mapping[str, Any]],
-    json_schema: Union[None, str, Mapping[str, Any]],
-    settings: Mapping[str, Setting],
-) -> _Run:
-    data = json.dumps(messages).encode()
-    return _generation("tsr_chat", data, len(data), _options_of(json_schema, settings))

@@ -12,7 +12,9 @@ import gc
 import hashlib
 import importlib.metadata
 import importlib.util
+import math
 import pathlib
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -195,6 +197,150 @@ class ModelTest(unittest.TestCase):
         ]:
             with self.assertRaisesRegex(tessera.Error, "closed"):
                 call()
+
+    def test_special_tokens(self):
+        info = self.model.info
+        self.assertIsNone(info.pad_token)
+        self.assertEqual(info.end_tokens, [info.eos_token])
+
+    def test_logprobs(self):
+        """They are the logits' log-softmax, of given tokens and of new ones."""
+        ids = IDS[0]
+        scored = self.model.logprobs(ids, top=3)
+        self.assertEqual([token.id for token in scored], ids)
+        self.assertTrue(math.isnan(scored[0].logprob))
+        self.assertEqual(scored[0].top, [])
+        rows = self.model.forward(input_ids=[ids])["logits"].tolist()[0]
+        for row, token in zip(rows, scored[1:]):
+            total = max(row) + math.log(sum(math.exp(x - max(row)) for x in row))
+            self.assertAlmostEqual(token.logprob, row[token.id] - total, places=4)
+            likeliest = sorted(range(len(row)), key=lambda i: -row[i])[:3]
+            self.assertEqual([one.id for one in token.top], likeliest)
+            self.assertAlmostEqual(token.top[0].logprob, max(row) - total, places=4)
+        self.assertEqual([token.top for token in self.model.logprobs("Hi")], [[], []])
+
+        [text] = self.model.generate_texts("Hi", max_new_tokens=4, logprobs=2)
+        again = self.model.logprobs([72, 105, *text.ids])[2:]
+        for token, wanted in zip(text.tokens, again):
+            self.assertAlmostEqual(token.logprob, wanted.logprob, places=4)
+            self.assertEqual((len(token.top), token.top[0].id), (2, token.id))
+        [own] = self.model.generate_texts("Hi", max_new_tokens=4, logprobs=0)
+        self.assertEqual([token.logprob for token in own.tokens],
+                         [token.logprob for token in text.tokens])
+        self.assertEqual([token.top for token in own.tokens], [[]] * 4)
+        [none] = self.model.generate_texts("Hi", max_new_tokens=4)
+        self.assertEqual([token.logprob for token in none.tokens], [0] * 4)
+
+    def test_batch(self):
+        prompts = ["Hi", IDS[1], "A longer one"]
+        texts = self.model.generate_batch(prompts, max_new_tokens=6)
+        self.assertEqual(len(texts), 3)
+        for prompt, text in zip(prompts, texts):
+            [alone] = self.model.generate_texts(prompt, max_new_tokens=6)
+            self.assertEqual((text.text, text.ids, text.end), (alone.text, alone.ids, alone.end))
+        several = self.model.generate_batch(["Hi", "Ho"], max_new_tokens=2, do_sample=True,
+                                            num_return_sequences=2)
+        self.assertEqual(len(several), 4)
+        with self.assertRaises(tessera.Error):
+            self.model.generate_batch(["Hi", [10**6]])
+
+    def test_chat(self):
+        """Chat's prompt is the template's; an answer continues it, and becomes a message."""
+        messages = [{"role": "user", "content": "Hi"}]
+        with tempfile.TemporaryDirectory() as folder:
+            shutil.copytree(MODEL, folder, dirs_exist_ok=True)
+            pathlib.Path(folder, "chat_template.jinja").write_text(
+                "{% for m in messages %}{{ m.role[0] ~ ':' ~ m.content ~ ' ' }}{% endfor %}"
+                "{% if add_generation_prompt %}a:{% endif %}"
+                "{# <tool_call>{...}</tool_call> #}")
+            with tessera.Model(folder) as model, model.context() as talk:
+                prompt = model.chat_prompt(messages)
+                self.assertEqual(model.decode(prompt), "u:Hi a:")
+                answer = model.chat(messages, max_new_tokens=5)
+                self.assertEqual(answer, model.generate("u:Hi a:", max_new_tokens=5))
+                with talk.stream_chat(messages, max_new_tokens=5) as tokens:
+                    self.assertEqual("".join(token.text for token in tokens), answer)
+                self.assertEqual(talk.chat(messages, max_new_tokens=5), answer)
+                self.assertEqual(talk.info.tokens_reused, len(prompt) - 1)
+                self.assertEqual(model.chat_message(messages, model.encode("Words.")),
+                                 {"role": "assistant", "content": "Words."})
+                tools = [{"type": "function", "function": {"name": "f"}}]
+                call = '<tool_call>{"name": "f", "arguments": {"a": 1}}</tool_call>'
+                message = model.chat_message({"messages": messages, "tools": tools},
+                                             [*model.encode(call), -1])
+                self.assertEqual(message["tool_calls"][0]["function"],
+                                 {"name": "f", "arguments": '{"a":1}'})
+        with self.assertRaises(tessera.Error) as caught:
+            self.model.chat_prompt(messages)
+        self.assertEqual(caught.exception.code, tessera.Code.NOT_FOUND)
+
+    def test_kept_texts(self):
+        """A context reads what is new alone, and writes what the model writes without it."""
+        talk = self.model.context()
+        first = "Once upon a time, "
+        text = talk.generate(first, max_new_tokens=8)
+        self.assertEqual(text, self.model.generate(first, max_new_tokens=8))
+        self.assertEqual((talk.info.kept_texts, talk.info.tokens_reused), (1, 0))
+        [before] = self.model.generate_texts(first, max_new_tokens=8)
+        ids = [*self.model.encode(first), *before.ids, *b" more"]
+        [more] = talk.generate_texts(ids, max_new_tokens=8)
+        self.assertEqual([more], self.model.generate_texts(ids, max_new_tokens=8))
+        info = talk.info
+        self.assertGreaterEqual(info.tokens_reused, len(first))
+        self.assertEqual(info.tokens_read + info.tokens_reused, len(first) + len(ids))
+        self.assertEqual(info.tokens_written, 16)
+        self.assertGreater(info.cache_bytes, 0)
+
+        # By another's memory, by a file, in bytes: each begins with the same.
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder, "talk.safetensors")
+            talk.save(path)
+            others = [talk.fork(), self.model.context(), self.model.context()]
+            others[1].restore(path)
+            others[2].restore_bytes(talk.save_bytes())
+            path.write_bytes(path.read_bytes()[:-1])
+            with self.assertRaises(tessera.Error):
+                others[1].restore(path)
+        for other in others:
+            self.assertEqual(other.info.kept_tokens, info.kept_tokens)
+            reused = other.info.tokens_reused
+            self.assertEqual(other.generate_texts(ids, max_new_tokens=8), [more])
+            self.assertEqual(other.info.tokens_reused - reused, len(ids) - 1)
+        talk.clear()
+        self.assertEqual((talk.info.kept_tokens, talk.info.cache_bytes), (0, 0))
+
+        # One token at a time.
+        steps = list(self.model.encode(first))
+        for _ in range(8):
+            steps.append(talk.step(steps))
+        self.assertEqual(steps[len(first):], before.ids)
+
+    def test_context_runs_one_call(self):
+        talk = self.model.context()
+        with talk._contexts.taken(talk._own):
+            for call in [lambda: talk.generate("Ho"), lambda: talk.info, talk.fork, talk.close]:
+                with self.assertRaises(tessera.Error) as caught:
+                    call()
+                self.assertEqual(caught.exception.code, tessera.Code.BUSY)
+        talk.close()
+        talk.close()
+        with self.assertRaisesRegex(tessera.Error, "closed"):
+            talk.generate("Hi")
+        # A stream keeps its context, the model closes those that are open.
+        self.assertEqual(len(list(self.model.context().stream("Hi", max_new_tokens=5))), 6)
+        talk = self.model.context()
+        self.model.close()
+        with self.assertRaisesRegex(tessera.Error, "closed"):
+            talk.generate("Hi")
+
+    def test_memory(self):
+        memory = tessera.memory()
+        self.assertGreaterEqual(memory.peak, memory.bytes)
+        self.assertGreaterEqual(memory.reserved, memory.bytes)
+        before = memory.bytes
+        copied = tessera.Model(MODEL, copy_weights=True)
+        self.assertGreaterEqual(tessera.memory().bytes - before, 4 * copied.info.parameters)
+        copied.close()
 
     def test_progress(self):
         seen = []
