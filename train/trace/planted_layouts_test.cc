@@ -193,13 +193,14 @@ TEST_F(PlantedLayoutsTest, GradientsAreThoseOfOneRank) {
   EXPECT_TRUE(Retake(BadRun(kLayouts[0]).out, wanted)->empty());
 }
 
-// Operations of layouts that cut the model otherwise are not compared: the gradients are.
-TEST_F(PlantedLayoutsTest, ALayoutOfOtherBitsIsNamedByAGradient) {
+// Operations of layouts that cut the model otherwise are not compared: the gradients are. Where
+// the first step's loss rounds to the same number, as on some processors, the weights after it are.
+TEST_F(PlantedLayoutsTest, ALayoutOfOtherBitsIsNamedInStepOne) {
   Run(Base("good"));
   for (const Layout& layout : kLayouts) {
     if (layout.same_bits) continue;
     SCOPED_TRACE(layout.name);
-    ExpectNamed(layout, {}, "step 1: the loss is ", "transformer.");
+    ExpectNamed(layout, {}, "step 1: ", "transformer.");
   }
 }
 
