@@ -29,6 +29,7 @@
 #include "core/allocator.h"
 #include "core/device.h"
 #include "core/execution_context.h"
+#include "core/kernel_work.h"
 #include "core/profiler.h"
 
 namespace tessera {
@@ -63,7 +64,10 @@ class KernelTable {
   void Launch(const Device& device, const Args& args) const {
     if (device.is_meta()) return CountWorkspace(device, args);
     StopIfCancelled();
-    const ProfileSpan span("kernel", name_, device);
+    ProfileSpan span("kernel", name_, device);
+    if constexpr (requires { WorkOf(args); }) {
+      if (span.records()) span.Note(WorkOf(args));
+    }
     For(device)(args);
   }
   // Bytes of workspace of the kernel of a device type.

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <utility>
 
@@ -62,6 +63,16 @@ struct Profiler::Recorder {
   }
 };
 
+struct Profiler::OpenSpan {
+  Recorder* recorder;
+  std::string_view category;
+  std::string_view name;
+  std::optional<Device> device = {};  // whose kernel it is
+  void* mark = nullptr;
+  double begin_us = 0;
+  KernelWork work = {};
+};
+
 void RegisterDeviceTimeline(DeviceType type, const DeviceTimeline& timeline) {
   TimelineOf(type) = timeline;
 }
@@ -115,12 +126,9 @@ void ProfileSpan::Begin(std::string_view category, std::string_view name, const 
   Profiler::Recorder& recorder = *(own != nullptr ? *own : Profiler::OfProcess()).recorder_;
   if (!recorder.under_way.load(std::memory_order_acquire)) return;
   if (device != nullptr && RecordingGraph()) return;  // it runs when the graph does, unseen
-  recorder_ = &recorder;
-  category_ = category;
-  name_ = name;
+  open_ = new Profiler::OpenSpan{.recorder = &recorder, .category = category, .name = name};
   if (device != nullptr) {
-    device_ = *device;
-    on_device_ = true;
+    open_->device = *device;
     const DeviceTimeline& timeline = TimelineOf(device->type);
     if (timeline.mark != nullptr) {
       {
@@ -128,28 +136,37 @@ void ProfileSpan::Begin(std::string_view category, std::string_view name, const 
         Origin& origin = recorder.origins[device->ToString()];
         if (origin.mark == nullptr) origin = {timeline, timeline.mark(*device), recorder.Now()};
       }
-      mark_ = timeline.mark(*device);
+      open_->mark = timeline.mark(*device);
     }
   }
-  begin_us_ = recorder.Now();
+  open_->begin_us = recorder.Now();
 }
 
+void ProfileSpan::Note(KernelWork work) { open_->work = std::move(work); }
+
 void ProfileSpan::End() {
-  Profiler::Recorder& recorder = *recorder_;
+  const std::unique_ptr<Profiler::OpenSpan> span(open_);
+  Profiler::Recorder& recorder = *span->recorder;
   const double end = recorder.Now();
-  const DeviceTimeline& timeline = TimelineOf(device_.type);
-  void* const end_mark = mark_ == nullptr ? nullptr : timeline.mark(device_);
-  Allocator* const allocator = on_device_ ? Allocator::Find(device_) : nullptr;
-  const int64_t memory = allocator == nullptr ? -1 : allocator->stats().current_bytes;
+  int64_t memory = -1;
+  DeviceTimeline timeline;
+  void* end_mark = nullptr;
+  if (span->device) {
+    timeline = TimelineOf(span->device->type);
+    if (span->mark != nullptr) end_mark = timeline.mark(*span->device);
+    Allocator* const allocator = Allocator::Find(*span->device);
+    if (allocator != nullptr) memory = allocator->stats().current_bytes;
+  }
   const std::lock_guard<std::mutex> lock(recorder.mutex);
   if (!recorder.under_way) return;  // it ended while this span was open
-  recorder.events.push_back({std::string(name_), std::string(category_), recorder.ThreadNumber(),
-                             begin_us_, end - begin_us_, memory});
-  if (mark_ != nullptr) {
-    const Origin& origin = recorder.origins.at(device_.ToString());
+  recorder.events.push_back({std::string(span->name), std::string(span->category),
+                             recorder.ThreadNumber(), span->begin_us, end - span->begin_us, memory,
+                             std::move(span->work)});
+  if (span->mark != nullptr) {
+    const Origin& origin = recorder.origins.at(span->device->ToString());
     recorder.events.back().begin_us = origin.at;
     recorder.pending.push_back(
-        {recorder.events.size() - 1, timeline, origin.mark, mark_, end_mark});
+        {recorder.events.size() - 1, timeline, origin.mark, span->mark, end_mark});
   }
 }
 

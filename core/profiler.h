@@ -27,6 +27,7 @@
 
 #include "base/status.h"
 #include "core/device.h"
+#include "core/kernel_work.h"
 
 namespace tessera {
 
@@ -37,6 +38,7 @@ struct ProfileEvent {
   double begin_us = 0;  // since StartProfiler
   double duration_us = 0;
   int64_t memory_bytes = -1;  // the device's memory in use at its end; -1: not noted
+  KernelWork work = {};       // of a kernel
 };
 
 struct ProfileTotal {
@@ -73,6 +75,7 @@ class Profiler {
  private:
   friend class ProfileSpan;
   struct Recorder;
+  struct OpenSpan;
   const std::unique_ptr<Recorder> recorder_;
 };
 
@@ -93,25 +96,27 @@ class ProfileSpan {
     if (MayRecord()) Begin(category, name, &device);
   }
   ~ProfileSpan() {
-    if (recorder_ != nullptr) End();
+    if (open_ != nullptr) End();
   }
   ProfileSpan(const ProfileSpan&) = delete;
   ProfileSpan& operator=(const ProfileSpan&) = delete;
 
+  bool records() const { return open_ != nullptr; }
+  // What the scope has to do. With records() only.
+  void Note(KernelWork work);
+
  private:
+#if defined(TESSERA_NO_PROFILER)  // libraries for other programs, which cannot start one
+  static constexpr bool MayRecord() { return false; }
+#else
   static bool MayRecord() {
     return internal::profilers_under_way.load(std::memory_order_relaxed) > 0;
   }
+#endif
   void Begin(std::string_view category, std::string_view name, const Device* device);
   void End();
 
-  Profiler::Recorder* recorder_ = nullptr;  // nullptr: nobody records this
-  std::string_view category_;
-  std::string_view name_;
-  double begin_us_ = 0;
-  Device device_;
-  bool on_device_ = false;
-  void* mark_ = nullptr;
+  Profiler::OpenSpan* open_ = nullptr;  // nullptr: nobody records this
 };
 
 // How a device tells when its own work began and ended. A mark is a point in the stream of work

@@ -36,6 +36,21 @@ struct CountArgs {
   int64_t n;
 };
 
+inline KernelWork WorkOf(const FillArgs& args) {
+  return {.bytes = BytesOfElements(args.dst.dtype, args.dst.shape.numel())};
+}
+inline KernelWork WorkOf(const CopyArgs& args) {
+  return {.bytes = BytesOfElements(args.dst.dtype, args.dst.shape.numel()) +
+                   BytesOfView(args.src.dtype, args.src.shape, args.src.strides)};
+}
+inline KernelWork WorkOf(const AddArgs& args) {
+  return {.bytes = 2 * BytesOfElements(args.dst.dtype, args.dst.shape.numel()) +
+                   BytesOfView(args.src.dtype, args.src.shape, args.src.strides)};
+}
+inline KernelWork WorkOf(const CountArgs& args) {
+  return {.bytes = BytesOfElements(DType::kInt64, args.n)};
+}
+
 inline KernelTable<FillArgs> fill_kernel{"fill"};
 inline KernelTable<CopyArgs> copy_kernel{"copy"};
 inline KernelTable<AddArgs> add_kernel{"add_into"};

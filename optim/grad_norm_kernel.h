@@ -48,6 +48,16 @@ struct ScaleGradsArgs {
   const float* loss_scale;  // or nullptr: 1
 };
 
+inline double BytesOfGrads(const std::vector<GradArray>& grads) {
+  double bytes = 0;
+  for (const GradArray& g : grads) bytes += BytesOfElements(g.dtype, g.n);
+  return bytes;
+}
+inline KernelWork WorkOf(const SquareSumArgs& args) { return {.bytes = BytesOfGrads(args.grads)}; }
+inline KernelWork WorkOf(const ScaleGradsArgs& args) {
+  return {.bytes = 2 * BytesOfGrads(args.grads)};
+}
+
 inline KernelTable<SquareSumArgs> square_sums{"gradient norm"};
 inline KernelTable<RoundSumArgs> round_sum{"gradient norm sum"};
 inline KernelTable<ClipFactorArgs> clip_factor{"clip factor"};

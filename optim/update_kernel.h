@@ -51,6 +51,22 @@ struct AdvanceArgs {
   UpdateScalars scalars;
 };
 
+// Gradients are read; weights, their masters and the states are read and written.
+inline KernelWork UpdateWork(const std::vector<UpdateTensor>& tensors) {
+  KernelWork work;
+  for (const UpdateTensor& t : tensors) {
+    const int states = (t.states[0] != nullptr) + (t.states[1] != nullptr);
+    work.bytes += BytesOfElements(t.grad_dtype, t.n) + 2 * BytesOfElements(t.dtype, t.n) +
+                  2 * states * BytesOfElements(AccumulateDType(t.dtype), t.n) +
+                  (t.master == nullptr ? 0 : 2 * BytesOfElements(DType::kFloat32, t.n));
+  }
+  return work;
+}
+template <typename Rule>
+KernelWork WorkOf(const UpdateArgs<Rule>& args) {
+  return UpdateWork(args.tensors);
+}
+
 inline KernelTable<AdvanceArgs> advance_step{"optimizer step count"};
 
 }  // namespace tessera::optim

@@ -117,7 +117,8 @@ StatusOr<TrainResult> Trainer::Train(const TrainOptions& options) {
   }
   if (config_.cuda_graph) {
     engine_->CaptureSteps(config_.accumulation_steps(),
-                          !config_.profile.empty() ? "a profile is asked for"
+                          !config_.profile.empty() || config_.profile_summary
+                              ? "a profile is asked for"
                           : !config_.trace.empty() ? "digests are traced"
                                                    : nullptr,
                           [this](const std::string& line) { log_.Info(line); });
@@ -126,7 +127,7 @@ StatusOr<TrainResult> Trainer::Train(const TrainOptions& options) {
   if (evaluation_due_ || epoch_end_due_) TESSERA_RETURN_IF_ERROR(FinishAfterStep({}));
   if (!interrupted_) {
     Loader loader(this, state_.step * config_.accumulation_steps());
-    StepProfiler profiler(config_, mesh_.world()->rank(), &log_);
+    StepProfiler profiler(config_, mesh_.world()->rank(), model_.build().device, &log_);
     while (state_.step < state_.total_steps) {
       profiler.StepBegins(state_.step - begun_at_);
       const Clock::time_point start = Clock::now();

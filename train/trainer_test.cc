@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/trainer.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -107,6 +108,23 @@ TEST_F(TrainerTest, ProfilesSomeStepsAndNeverLosesARunToIt) {
   config.out = root_ + "/short";
   config.profile_after = 9;
   EXPECT_NE(OutputOf(config).find("warning: profile: nothing was profiled"), std::string::npos);
+}
+
+TEST_F(TrainerTest, ASummaryEndsWithTheStepsShareOfThePeak) {
+  RunConfig config = Config("summed");
+  config.max_steps = 4;
+  config.profile_summary = true;
+  config.profile_after = 1;
+  EXPECT_THAT(OutputOf(config),
+              testing::ContainsRegex("where the time of a step goes \\(2 steps; [0-9]+ thread.*\n"
+                                     "(.*\n)*step [0-9.]+ ms, [0-9.]+ % of the FMA peak\n"));
+  // Of a run that ends before, what there is of it.
+  config.out = root_ + "/short";
+  config.profile_after = 3;
+  EXPECT_THAT(OutputOf(config), testing::HasSubstr("where the time of a step goes (1 step; "));
+  config.profile_summary = false;
+  config.profile_after = 1;
+  EXPECT_THAT(Message(config.Validate()), testing::HasSubstr("profile_summary"));
 }
 
 // What the trainer is to do, step by step: the schedule, dropout's keys, the sum over micro-batches

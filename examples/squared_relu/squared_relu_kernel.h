@@ -18,6 +18,10 @@ struct SquaredReluArgs {
   void* out;
 };
 
+inline KernelWork WorkOf(const SquaredReluArgs& args) {
+  return {.bytes = (args.grad == nullptr ? 2 : 3) * BytesOfElements(args.dtype, args.n)};
+}
+
 inline KernelTable<SquaredReluArgs> squared_relu_kernel{"squared_relu"};
 
 }  // namespace tessera::examples

@@ -15,6 +15,28 @@ namespace tessera {
 using AttentionArgs = FlashArgs;
 using AttentionGradArgs = FlashBackwardArgs;
 
+// Of one product of scores or of values, and of queries, keys, values and outputs. Causal queries
+// see half of the square at the end of their keys; other masks are taken to leave everything.
+inline KernelWork AttentionWork(const FlashArgs& args, double products) {
+  const auto q = static_cast<double>(args.q_len);
+  const auto k = static_cast<double>(args.k_len);
+  double pairs = q * k;
+  if (args.causal && args.q_len <= args.k_len) pairs -= q * (q - 1) / 2;
+  const int64_t queries = args.batch * args.heads * args.q_len * args.head_dim;
+  const int64_t keys = args.batch * args.kv_heads * args.k_len * args.head_dim;
+  return {
+      .flops = products * 2 * static_cast<double>(args.batch * args.heads * args.head_dim) * pairs,
+      .bytes = BytesOfElements(args.dtype, 2 * queries + 2 * keys),
+      .products = args.dtype};
+}
+inline KernelWork WorkOf(const FlashArgs& args) { return AttentionWork(args, 2); }
+// Scores again, and four products of gradients; twice as many operands.
+inline KernelWork WorkOf(const FlashBackwardArgs& args) {
+  KernelWork work = AttentionWork(args.forward, 5);
+  work.bytes *= 2;
+  return work;
+}
+
 inline KernelTable<AttentionArgs> attention_forward{"attention"};
 inline KernelTable<AttentionGradArgs> attention_backward{"attention gradient"};
 

@@ -35,6 +35,11 @@ __host__ __device__
   return (page * args.heads * args.page_size + j % args.page_size) * args.head_dim;
 }
 
+inline KernelWork WorkOf(const WritePagesArgs& args) {
+  const int64_t elements = args.batch * args.heads * args.tokens * args.head_dim;
+  return {.bytes = 2.0 * static_cast<double>(elements * args.element_bytes)};
+}
+
 inline KernelTable<WritePagesArgs> write_pages_kernel{"write_pages"};
 
 }  // namespace tessera

@@ -50,6 +50,17 @@ struct PlaneAffineArgs {
   void* out;
 };
 
+inline KernelWork WorkOf(const PlaneMomentsArgs& args) {
+  return {.bytes = BytesOfElements(args.dtype, args.planes * args.n)};
+}
+inline KernelWork WorkOf(const PlaneSumsArgs& args) {
+  return {.bytes = 2 * BytesOfElements(args.dtype, args.planes * args.n)};
+}
+inline KernelWork WorkOf(const PlaneAffineArgs& args) {
+  const int operands = 1 + (args.z != nullptr) + (args.x != nullptr);
+  return {.bytes = operands * BytesOfElements(args.dtype, args.planes * args.n)};
+}
+
 inline KernelTable<PlaneMomentsArgs> plane_moments_kernel{"moments of planes"};
 inline KernelTable<PlaneSumsArgs> plane_sums_kernel{"sums over planes"};
 inline KernelTable<PlaneAffineArgs> plane_affine_kernel{"planes scaled and shifted"};

@@ -68,6 +68,21 @@ struct ConvWeightGradArgs {
   void* partial;  // [slices, the shape of weight], AccumulateDType(dtype), "="
 };
 
+// The same of the forward pass and of both gradients.
+inline KernelWork ConvWork(const ConvShape& s, DType dtype) {
+  const int64_t in = s.batch * s.groups * s.in_channels * s.in_pixels();
+  const int64_t out = s.batch * s.groups * s.out_channels * s.out_pixels();
+  const int64_t weight = s.groups * s.in_channels * s.out_channels * s.taps();
+  return {.flops = 2.0 * static_cast<double>(out) * static_cast<double>(s.in_channels * s.taps()),
+          .bytes = BytesOfElements(dtype, in + out + weight),
+          .products = dtype};
+}
+inline KernelWork WorkOf(const ConvArgs& args) { return ConvWork(args.shape, args.dtype); }
+inline KernelWork WorkOf(const ConvInputGradArgs& args) { return ConvWork(args.shape, args.dtype); }
+inline KernelWork WorkOf(const ConvWeightGradArgs& args) {
+  return ConvWork(args.shape, args.dtype);
+}
+
 inline KernelTable<ConvArgs> conv_forward{"convolution"};
 inline KernelTable<ConvInputGradArgs> conv_input_grad{"convolution input gradient"};
 inline KernelTable<ConvWeightGradArgs> conv_weight_grad{"convolution weight gradient"};

@@ -48,6 +48,13 @@ struct CrossEntropyGradArgs {
   void* dx;                    // "=", same layout as logits; may be logits
 };
 
+inline KernelWork WorkOf(const CrossEntropyStatsArgs& args) {
+  return {.bytes = BytesOfElements(args.dtype, args.rows * args.vocab)};
+}
+inline KernelWork WorkOf(const CrossEntropyGradArgs& args) {
+  return {.bytes = 2 * BytesOfElements(args.dtype, args.rows * args.vocab)};
+}
+
 inline KernelTable<CrossEntropyStatsArgs> cross_entropy_stats{"cross_entropy"};
 inline KernelTable<CrossEntropyGradArgs> cross_entropy_grad{"cross_entropy gradient"};
 

@@ -24,6 +24,10 @@ struct DropoutArgs {
   void* out;
 };
 
+inline KernelWork WorkOf(const DropoutArgs& args) {
+  return {.bytes = 2 * BytesOfElements(args.dtype, args.shape.numel())};
+}
+
 inline KernelTable<DropoutArgs> dropout_kernel{"dropout"};
 
 }  // namespace tessera

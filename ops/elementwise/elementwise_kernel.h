@@ -60,6 +60,33 @@ struct CompareArgs {
   bool* out;
 };
 
+#define TESSERA_NAME_(Op, ...) #Op + 1,  // without its k
+inline KernelWork WorkOf(const UnaryArgs& args) {
+  static constexpr const char* kNames[] = {TESSERA_UNARY_FORMULAS(TESSERA_NAME_)};
+  return {.bytes = BytesOfView(args.dtype, args.shape, args.x_strides) +
+                   BytesOfElements(args.dtype, args.shape.numel()),
+          .detail = kNames[static_cast<int>(args.op)]};
+}
+inline KernelWork WorkOf(const BinaryArgs& args) {
+  static constexpr const char* kNames[] = {TESSERA_BINARY_FORMULAS(TESSERA_NAME_)};
+  return {.bytes = BytesOfView(args.dtype, args.shape, args.a_strides) +
+                   BytesOfView(args.dtype, args.shape, args.b_strides) +
+                   BytesOfElements(args.dtype, args.shape.numel()),
+          .detail = kNames[static_cast<int>(args.op)]};
+}
+#undef TESSERA_NAME_
+inline KernelWork WorkOf(const WhereArgs& args) {
+  return {.bytes = BytesOfView(DType::kBool, args.shape, args.condition_strides) +
+                   BytesOfView(args.dtype, args.shape, args.a_strides) +
+                   BytesOfView(args.dtype, args.shape, args.b_strides) +
+                   BytesOfElements(args.dtype, args.shape.numel())};
+}
+inline KernelWork WorkOf(const CompareArgs& args) {
+  return {.bytes = BytesOfView(args.dtype, args.shape, args.a_strides) +
+                   BytesOfView(args.dtype, args.shape, args.b_strides) +
+                   BytesOfElements(DType::kBool, args.shape.numel())};
+}
+
 inline KernelTable<UnaryArgs> unary_kernel{"unary"};
 inline KernelTable<BinaryArgs> binary_kernel{"binary"};
 inline KernelTable<WhereArgs> where_kernel{"where"};

@@ -53,6 +53,20 @@ struct GatherArgs {
   void* picked;
 };
 
+inline KernelWork WorkOf(const TakeArgs& args) {
+  return {.bytes = 2 * BytesOfElements(args.dtype, args.outer * args.count * args.inner)};
+}
+inline KernelWork WorkOf(const PutArgs& args) {
+  const int64_t elements = args.outer * args.count * args.inner;
+  return {.bytes = 2 * BytesOfElements(args.x_dtype, elements) +
+                   BytesOfElements(args.grad_dtype, elements)};
+}
+inline KernelWork WorkOf(const GatherArgs& args) {
+  const int64_t elements = args.outer * args.count * args.inner;
+  return {.bytes =
+              2 * BytesOfElements(args.dtype, elements) + BytesOfElements(DType::kInt64, elements)};
+}
+
 inline KernelTable<TakeArgs> take_kernel{"index_select"};
 inline KernelTable<PutArgs> put_kernel{"index_add"};
 inline KernelTable<GatherArgs> gather_kernel{"gather"};

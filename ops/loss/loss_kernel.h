@@ -36,6 +36,14 @@ struct LossGradArgs {
   void* out;
 };
 
+inline KernelWork WorkOf(const LossArgs& args) {
+  return {.bytes = 2 * BytesOfElements(args.dtype, args.count) +
+                   BytesOfElements(AccumulateDType(args.dtype), args.count)};
+}
+inline KernelWork WorkOf(const LossGradArgs& args) {
+  return {.bytes = 3 * BytesOfElements(args.dtype, args.count)};
+}
+
 inline KernelTable<LossArgs> loss_kernel{"loss"};
 inline KernelTable<LossGradArgs> loss_grad_kernel{"loss gradient"};
 

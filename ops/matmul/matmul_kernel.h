@@ -81,6 +81,39 @@ struct FusedMatmulArgs {
   bool* done;       // true at first
 };
 
+inline KernelWork WorkOf(const MatmulArgs& args) {
+  int64_t pairs = 1;
+  int64_t a = args.m * args.k;
+  int64_t b = args.k * args.n;
+  for (int d = 0; d < args.batch.ndim(); ++d) {
+    pairs *= args.batch[d];
+    a *= args.a_batch_strides[d] == 0 ? 1 : args.batch[d];
+    b *= args.b_batch_strides[d] == 0 ? 1 : args.batch[d];
+  }
+  return {.flops = 2.0 * static_cast<double>(pairs * args.m) * static_cast<double>(args.n) *
+                   static_cast<double>(args.k),
+          .bytes = BytesOfElements(args.dtype, a + b) +
+                   BytesOfElements(args.c_dtype, pairs * args.m * args.n),
+          .products = args.dtype,
+          .detail = Concat(pairs == 1 ? "" : Concat(pairs, " of "), args.m, "x", args.k, "x",
+                           args.n, " ", DTypeName(args.dtype))};
+}
+inline KernelWork WorkOf(const GroupedMatmulArgs& args) {
+  KernelWork work;
+  for (const MatmulArgs& product : args.products) {
+    const KernelWork one = WorkOf(product);
+    work.flops += one.flops;
+    work.bytes += one.bytes;
+    work.products = one.products;
+  }
+  return work;
+}
+inline KernelWork WorkOf(const TreeMatmulArgs& args) { return WorkOf(args.product); }
+inline KernelWork WorkOf(const FusedMatmulArgs& args) { return WorkOf(args.product); }
+inline KernelWork WorkOf(const PackArgs& args) {
+  return {.bytes = 2 * BytesOfElements(args.dtype, args.n * args.k)};
+}
+
 inline KernelTable<MatmulArgs> matmul_kernel{"matmul"};
 inline KernelTable<GroupedMatmulArgs> grouped_matmul_kernel{"grouped matmul"};
 inline KernelTable<TreeMatmulArgs> tree_matmul_kernel{"matmul in a tree"};

@@ -84,6 +84,15 @@ struct NormGradArgs {
   NormChunks chunks;
 };
 
+inline KernelWork WorkOf(const NormArgs& args) {
+  return {.bytes =
+              (args.residual == nullptr ? 2 : 4) * BytesOfElements(args.dtype, args.rows * args.n)};
+}
+inline KernelWork WorkOf(const NormGradArgs& args) {
+  const int operands = 2 + (args.dsum != nullptr) + (args.dx != nullptr);
+  return {.bytes = operands * BytesOfElements(args.dtype, args.rows * args.n)};
+}
+
 inline KernelTable<NormArgs> norm_forward{"norm"};
 inline KernelTable<NormGradArgs> norm_backward{"norm gradient"};
 

@@ -60,6 +60,21 @@ struct BlendArgs {
   void* y;  // "="
 };
 
+inline double BytesOfPlanes(DType dtype, int64_t planes, const PoolDim& h, const PoolDim& w) {
+  return BytesOfElements(dtype, planes * (h.in * w.in + h.out * w.out)) +
+         BytesOfElements(DType::kInt32, planes * h.out * w.out);
+}
+inline KernelWork WorkOf(const MaxPoolArgs& args) {
+  return {.bytes = BytesOfPlanes(args.dtype, args.planes, args.h, args.w)};
+}
+inline KernelWork WorkOf(const MaxPoolGradArgs& args) {
+  return {.bytes = BytesOfPlanes(args.dtype, args.planes, args.h, args.w)};
+}
+inline KernelWork WorkOf(const BlendArgs& args) {
+  return {.bytes = BytesOfElements(
+              args.dtype, args.planes * (args.h.in * args.w.in + args.h.out * args.w.out))};
+}
+
 inline KernelTable<MaxPoolArgs> max_pool_kernel{"max_pool"};
 inline KernelTable<MaxPoolGradArgs> max_pool_grad_kernel{"max_pool gradient"};
 inline KernelTable<BlendArgs> blend_kernel{"blend of planes"};

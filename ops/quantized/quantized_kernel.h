@@ -26,6 +26,13 @@ struct QuantizedLinearArgs {
   void* y;
 };
 
+inline KernelWork WorkOf(const QuantizedLinearArgs& args) {
+  return {.flops = 2.0 * static_cast<double>(args.rows) * static_cast<double>(args.columns) *
+                   static_cast<double>(args.outputs),
+          .bytes = static_cast<double>(args.outputs * args.row_bytes) +
+                   BytesOfElements(args.dtype, args.rows * (args.columns + args.outputs))};
+}
+
 inline KernelTable<QuantizedLinearArgs> quantized_linear_kernel{"quantized linear"};
 
 }  // namespace tessera

@@ -20,6 +20,10 @@ struct RandomArgs {
   float* out;
 };
 
+inline KernelWork WorkOf(const RandomArgs& args) {
+  return {.bytes = BytesOfElements(DType::kFloat32, args.size.numel())};
+}
+
 inline KernelTable<RandomArgs> random_kernel{"random"};
 
 }  // namespace tessera

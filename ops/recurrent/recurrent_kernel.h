@@ -61,6 +61,16 @@ struct RecurrentStepGradArgs {
   void* d_recurrent;     // likewise; kGru only
 };
 
+// Both kinds of gates are read and the states written.
+inline KernelWork WorkOf(const RecurrentStepArgs& args) {
+  return {.bytes = BytesOfElements(args.dtype,
+                                   args.batch * args.hidden * (2 * args.gates / args.hidden + 3))};
+}
+inline KernelWork WorkOf(const RecurrentStepGradArgs& args) {
+  return {.bytes = BytesOfElements(args.dtype,
+                                   args.batch * args.hidden * (2 * args.gates / args.hidden + 4))};
+}
+
 inline KernelTable<RecurrentStepArgs> recurrent_kernel{"recurrent"};
 inline KernelTable<RecurrentStepGradArgs> recurrent_grad_kernel{"recurrent gradient"};
 

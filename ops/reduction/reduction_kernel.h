@@ -32,6 +32,13 @@ struct ExtremeArgs {
   int64_t* indices;  // position of the value in the middle dim
 };
 
+inline KernelWork WorkOf(const SumArgs& args) {
+  return {.bytes = BytesOfElements(args.dtype, args.outer * (args.count + 1) * args.inner)};
+}
+inline KernelWork WorkOf(const ExtremeArgs& args) {
+  return {.bytes = BytesOfElements(args.dtype, args.outer * (args.count + 1) * args.inner)};
+}
+
 inline KernelTable<SumArgs> sum_kernel{"sum"};
 inline KernelTable<ExtremeArgs> extreme_kernel{"max"};
 

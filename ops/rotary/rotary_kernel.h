@@ -33,6 +33,11 @@ struct RotaryArgs {
   void* y;  // "=", contiguous
 };
 
+inline KernelWork WorkOf(const RotaryArgs& args) {
+  const int64_t elements = args.batch * args.heads * args.tokens * args.head_dim;
+  return {.bytes = 2 * BytesOfElements(args.dtype, elements)};
+}
+
 inline KernelTable<RotaryArgs> rotary_kernel{"rotary"};
 
 }  // namespace tessera

@@ -38,6 +38,15 @@ struct SpreadRowsArgs {
   void* d_weights;
 };
 
+inline KernelWork WorkOf(const CombineRowsArgs& args) {
+  return {.bytes = BytesOfElements(args.dtype, args.tokens * (args.each + 1) * args.width)};
+}
+inline KernelWork WorkOf(const SpreadRowsArgs& args) {
+  const int64_t passes = args.d_weights == nullptr ? 1 : 2;
+  return {.bytes =
+              BytesOfElements(args.dtype, args.tokens * (passes * args.each + 1) * args.width)};
+}
+
 inline KernelTable<CombineRowsArgs> combine_rows_kernel{"combine_rows"};
 inline KernelTable<SpreadRowsArgs> spread_rows_kernel{"spread_rows"};
 

@@ -17,6 +17,11 @@ struct CumSumArgs {
   void* out;
 };
 
+inline KernelWork WorkOf(const CumSumArgs& args) {
+  return {.bytes =
+              2 * BytesOfElements(args.dtype, args.dim.outer * args.dim.count * args.dim.inner)};
+}
+
 inline KernelTable<CumSumArgs> cumsum_kernel{"cumsum"};
 
 }  // namespace tessera

@@ -30,6 +30,13 @@ struct SoftmaxGradArgs {
   void* dx;  // "="
 };
 
+inline KernelWork WorkOf(const SoftmaxArgs& args) {
+  return {.bytes = 2 * BytesOfElements(args.dtype, args.rows * args.n)};
+}
+inline KernelWork WorkOf(const SoftmaxGradArgs& args) {
+  return {.bytes = 3 * BytesOfElements(args.dtype, args.rows * args.n)};
+}
+
 inline KernelTable<SoftmaxArgs> softmax_forward{"softmax"};
 inline KernelTable<SoftmaxGradArgs> softmax_backward{"softmax gradient"};
 

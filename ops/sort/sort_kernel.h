@@ -37,6 +37,10 @@ inline size_t SortWords(const SortArgs& args) {
 inline size_t SortWorkspace(const SortArgs& args) {
   return SortWords(args) + cuda::SortPairsScratch(SortedElements(args));
 }
+inline KernelWork WorkOf(const SortArgs& args) {
+  return {.bytes = BytesOfElements(args.dtype, SortedElements(args)) +
+                   BytesOfElements(DType::kInt64, args.dim.outer * args.take * args.dim.inner)};
+}
 
 }  // namespace tessera
 

@@ -29,6 +29,13 @@ struct SwiGluGradArgs {
   void* d_up;    // "="
 };
 
+inline KernelWork WorkOf(const SwiGluArgs& args) {
+  return {.bytes = 3 * BytesOfElements(args.dtype, args.n)};
+}
+inline KernelWork WorkOf(const SwiGluGradArgs& args) {
+  return {.bytes = 5 * BytesOfElements(args.dtype, args.n)};
+}
+
 inline KernelTable<SwiGluArgs> swiglu_forward{"swiglu"};
 inline KernelTable<SwiGluGradArgs> swiglu_backward{"swiglu gradient"};
 

@@ -19,6 +19,8 @@ struct LambArgs {
   double* norms;  // of each tensor, likewise
 };
 
+inline KernelWork WorkOf(const LambArgs& args) { return UpdateWork(args.tensors); }
+
 // Writes the moments and `sums` with "=".
 inline KernelTable<LambArgs> lamb_moments{"lamb moments"};
 // norms = sums over each tensor's chunks, "=" where it has elements.

@@ -32,6 +32,8 @@ def size_copts():
     """Compiler options of a library of this project."""
     return _for_size([
         "-Oz",
+        # Nothing in such a library starts the profiler (core/profiler.h).
+        "-DTESSERA_NO_PROFILER",
         # A function that is hardly larger than its call, as that of a text of known length.
         "--param=max-inline-insns-size=1",
         # Expressions that are kept for later use cost more code than they save.

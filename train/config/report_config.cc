@@ -93,14 +93,22 @@ const OptionTable& ReportConfig::Table() {
                 .changes_results = false})
           .Add("profile", &ReportConfig::profile,
                "a file for a Chrome trace (chrome://tracing, ui.perfetto.dev) of some steps: "
-               "modules, nodes of the backward pass, kernels, memory; the ten costliest kernels "
-               "are printed. Ranks other than 0 write `NAME.rank<r>.EXT`",
+               "modules, nodes of the backward pass, kernels, memory; and `profile_summary`. Ranks "
+               "other than 0 write `NAME.rank<r>.EXT`",
                {.type = "FILE", .unset = "none", .changes_results = false})
+          .Add("profile_summary", &ReportConfig::profile_summary,
+               "prints where the time of a step goes: of each kind of kernel the time, the rate, "
+               "and its share of what this machine can do at most, which is measured then",
+               {.changes_results = false})
           .Add("profile_after", &ReportConfig::profile_after,
                "steps of this process before those that are profiled",
-               {.least = 0, .needs = {{{"profile"}}}, .changes_results = false})
+               {.least = 0,
+                .needs = {{{"profile"}, {"profile_summary", {"true"}}}},
+                .changes_results = false})
           .Add("profile_steps", &ReportConfig::profile_steps, "how many steps are profiled",
-               {.least = 1, .needs = {{{"profile"}}}, .changes_results = false})
+               {.least = 1,
+                .needs = {{{"profile"}, {"profile_summary", {"true"}}}},
+                .changes_results = false})
           .Add("wall_clock_breakdown", &ReportConfig::wall_clock_breakdown,
                "adds `data_ms`, `forward_ms`, `backward_ms`, `pipeline_ms`, `reduce_ms`, "
                "`optimizer_ms` (per "

@@ -34,6 +34,7 @@ struct ReportConfig {
   bool wall_clock_breakdown = false;
   std::string trace;
   std::string profile;  // a file
+  bool profile_summary = false;
   int64_t profile_after = 3;
   int64_t profile_steps = 2;
   std::string log_level = "info";

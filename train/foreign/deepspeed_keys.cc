@@ -79,7 +79,7 @@ void AddTopLevel(ForeignTable* table) {
     return Refused(std::move(name), "report_to has tensorboard and csv");
   });
   Add(*table, {"flops_profiler", "comms_logger"}, [](std::string name) {
-    return Refused(std::move(name), "use wall_clock_breakdown or profile");
+    return Refused(std::move(name), "use profile_summary or wall_clock_breakdown");
   });
   Add(*table,
       {"checkpoint.tag_validation", "checkpoint.load_universal", "checkpoint.parallel_write"},
@@ -266,7 +266,7 @@ void AddActivations(ForeignTable* table) {
        NoEffect(section + "contiguous_memory_optimization", "the allocator reuses blocks"),
        NoEffect(section + "synchronize_checkpoint_boundary", "there is nothing to synchronise"),
        NoEffect(section + "number_checkpoints", "every block of the model is one"),
-       Refused(section + "profile", "use wall_clock_breakdown or profile", {false})});
+       Refused(section + "profile", "use profile_summary or wall_clock_breakdown", {false})});
 }
 
 }  // namespace

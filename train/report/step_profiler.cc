@@ -2,17 +2,14 @@
 #include "train/report/step_profiler.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <filesystem>
 #include <vector>
 
-#include "absl/strings/str_format.h"
 #include "core/profiler.h"
+#include "train/report/step_summary.h"
 
 namespace tessera::train {
 namespace {
-
-constexpr size_t kKernelsShown = 10;
 
 std::string PathOfRank(const std::string& path, int rank) {
   if (rank == 0 || path.empty()) return path;
@@ -22,19 +19,16 @@ std::string PathOfRank(const std::string& path, int rank) {
   return Concat(file.string(), ".rank", rank, extension);
 }
 
-// "   41.2 %     18.310 ms    48 x  matmul"
-std::string Line(const ProfileTotal& total, double all_us) {
-  return absl::StrFormat("  %5.1f %%  %10.3f ms  %6d x  %s", 100 * total.total_us / all_us,
-                         total.total_us / 1e3, total.calls, total.name);
-}
-
 }  // namespace
 
-StepProfiler::StepProfiler(const RunConfig& config, int rank, const RunLog* log)
-    : path_(PathOfRank(config.profile, rank)),
+StepProfiler::StepProfiler(const RunConfig& config, int rank, const Device& device,
+                           const RunLog* log)
+    : asked_(!config.profile.empty() || config.profile_summary),
+      path_(PathOfRank(config.profile, rank)),
       after_(config.profile_after),
       steps_(config.profile_steps),
       rank_(rank),
+      device_(device),
       log_(log) {}
 
 StepProfiler::~StepProfiler() {
@@ -42,34 +36,39 @@ StepProfiler::~StepProfiler() {
 }
 
 void StepProfiler::StepBegins(int64_t taken) {
-  if (path_.empty()) return;
+  if (!asked_) return;
   if (taken == after_) {
     StartProfiler();
     begun_ = true;
     running_ = true;
+    begin_ = std::chrono::steady_clock::now();
   }
   if (taken == after_ + steps_) Finish();
+  taken_ = taken;
 }
 
 void StepProfiler::Finish() {
-  if (!path_.empty() && !begun_) {
+  if (asked_ && !begun_) {
     log_->Warning(Concat("profile: nothing was profiled, the run ended before step ", after_ + 1));
   }
   if (!running_) return;
   running_ = false;
   const Profile profile = StopProfiler();
-  const Status written = profile.WriteChromeTrace(path_, rank_);
-  if (written.ok()) {
-    log_->Info(Concat("profile of ", steps_, " steps in ", path_));
-  } else {
-    log_->OwnWarning(Concat("profile: ", Message(written)));
+  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin_;
+  const int64_t steps =
+      std::clamp<int64_t>(taken_ + 1 - after_, 1, steps_);  // a run may end before
+  if (!path_.empty()) {
+    const Status written = profile.WriteChromeTrace(path_, rank_);
+    if (written.ok()) {
+      log_->Info(Concat("profile of ", steps, " steps in ", path_));
+    } else {
+      log_->OwnWarning(Concat("profile: ", Message(written)));
+    }
   }
-  const std::vector<ProfileTotal> totals = profile.Totals("kernel");
-  double all_us = 0;
-  for (const ProfileTotal& total : totals) all_us += total.total_us;
-  log_->Info("the costliest kernels:");
-  for (size_t i = 0; i < std::min(totals.size(), kKernelsShown); ++i) {
-    log_->Info(Line(totals[i], std::max(all_us, 1.0)));
+  const StepLimits limits = MeasureLimits(device_);
+  for (const std::string& line :
+       StepSummary(profile, steps, seconds.count() / static_cast<double>(steps), limits)) {
+    log_->Info(line);
   }
 }
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// `profile`: a Chrome trace of some steps of a run, and a table of its costliest kernels.
+// `profile` and `profile_summary`: a Chrome trace of some steps of a run, and where the time of a
+// step goes (step_summary.h).
 //
-//   StepProfiler profiler(config, rank, &log);
+//   StepProfiler profiler(config, rank, device, &log);
 //   profiler.StepBegins(steps_taken_by_this_process);   // before each step
 //   profiler.Finish();                                  // after the last
 //
@@ -11,9 +12,11 @@
 #ifndef TESSERA_TRAIN_REPORT_STEP_PROFILER_H_
 #define TESSERA_TRAIN_REPORT_STEP_PROFILER_H_
 
+#include <chrono>
 #include <cstdint>
 #include <string>
 
+#include "core/device.h"
 #include "train/config/run_config.h"
 #include "train/report/run_log.h"
 
@@ -21,7 +24,7 @@ namespace tessera::train {
 
 class StepProfiler {
  public:
-  StepProfiler(const RunConfig& config, int rank, const RunLog* log);
+  StepProfiler(const RunConfig& config, int rank, const Device& device, const RunLog* log);
   ~StepProfiler();
   StepProfiler(const StepProfiler&) = delete;
   StepProfiler& operator=(const StepProfiler&) = delete;
@@ -30,13 +33,17 @@ class StepProfiler {
   void Finish();
 
  private:
-  const std::string path_;  // empty: nothing is profiled
+  const bool asked_;
+  const std::string path_;  // empty: no trace is written
   const int64_t after_;
   const int64_t steps_;
   const int rank_;
+  const Device device_;
   const RunLog* const log_;
+  int64_t taken_ = 0;  // at the last StepBegins
   bool begun_ = false;
   bool running_ = false;
+  std::chrono::steady_clock::time_point begin_;
 };
 
 }  // namespace tessera::train
