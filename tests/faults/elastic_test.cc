@@ -330,6 +330,7 @@ struct WalkRow {
   const char* rank;  // "none": the launcher and its agent
   const char* how;
   bool restarted;  // of a start after a loss; the loss is another rank's
+  const char* kinds = "open,create,write,sync,rename,unlink,mkdir,close,lock,connect,accept,send";
   friend void PrintTo(const WalkRow& row, std::ostream* out) { *out << row.name; }
 };
 class ElasticWalkTest : public ElasticTest, public testing::WithParamInterface<WalkRow> {
@@ -365,7 +366,7 @@ class ElasticWalkTest : public ElasticTest, public testing::WithParamInterface<W
     std::optional<Process> run;
     {
       const Fault fault = {
-          .kinds = "open,create,write,sync,rename,unlink,mkdir,close,lock,connect,accept,send",
+          .kinds = row.kinds,
           .how = row.how,
           .rank = row.rank,
           .where = row.restarted ? "TESSERA_ELASTIC \"restarted\":true" : "",
@@ -406,7 +407,7 @@ TEST_P(ElasticWalkTest, AnyCallMayBeTheLast) {
   for (const std::string& line : LoggedCalls(log)) ++calls[line.substr(0, line.find(' '))];
   size_t most = 0;
   for (const auto& [process, count] : calls) most = std::max(most, count);
-  ASSERT_GT(most, 50u);
+  ASSERT_GT(most, 4u);
   size_t met = 0;
   const std::vector<size_t> places = PlacesOf(most, 3, static_cast<size_t>(row.name[0]));
   for (const size_t at : places) {
@@ -427,7 +428,9 @@ INSTANTIATE_TEST_SUITE_P(Phases, ElasticWalkTest,
                                          WalkRow{"restarted_rank_is_killed", "1", "kill", true},
                                          WalkRow{"stopped", "2", "stop", false},
                                          WalkRow{"launcher_or_agent_is_killed", "none", "kill",
-                                                 false}),
+                                                 false},
+                                         WalkRow{"as_an_agent_removes", "none", "kill", false,
+                                                 "unlink"}),
                          [](const testing::TestParamInfo<WalkRow>& row) { return row.param.name; });
 
 // --- Hosts with a network between them -----------------------------------------------------------

@@ -183,7 +183,7 @@ void Agent::Obey(const Order& order) {
   silence_ = order.silence;
   if (order.command == Command::kEnd) {
     KillRanks();
-    if (memory_) memory_->Remove();
+    if (OpenMemory(order).ok()) memory_->Remove();  // also of an agent that was killed
     is_over_ = true;
     return;
   }

@@ -117,7 +117,8 @@ class Coordinator {
   struct Started {
     pid_t pid = -1;
     double since = -kBetweenStarts;
-    std::string address;  // of this machine, as the host sees it
+    std::string address;      // of this machine, as the host sees it
+    bool has_removed = false;  // what its run left on the host
   };
 
   static MembershipOptions WithJob(MembershipOptions members) {
@@ -160,7 +161,8 @@ void Coordinator::Serve() {
 Status Coordinator::StartAgents() {
   for (const AgentStart& agent : options_.agents) {
     Started& started = agents_[agent.host];
-    if (started.pid > 0 || Now() - started.since < kBetweenStarts) continue;
+    if (started.pid > 0 || started.has_removed) continue;
+    if (Now() - started.since < kBetweenStarts) continue;
     const bool is_first = started.address.empty();
     if (is_first) {
       started.address = agent.toward.empty() ? "127.0.0.1" : options_.address;
@@ -204,16 +206,21 @@ void Coordinator::TellEvents() {
   }
 }
 
-// They have been told to.
+// They have been told to. One that was killed before it had removed its memory starts again.
 void Coordinator::EndAgents() {
   const double until = Now() + kForAgents;
   bool any = true;
   while (any && Now() < until) {
     any = false;
     for (auto& [host, started] : agents_) {
-      if (started.pid > 0 && EndedChild(started.pid)) started.pid = -1;
-      any = any || started.pid > 0;
+      if (started.pid > 0) {
+        const std::optional<int> code = EndedChild(started.pid);
+        if (code) started.pid = -1;
+        started.has_removed = code == 0;
+      }
+      any = any || !started.has_removed;
     }
+    if (any) (void)StartAgents();
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
   }
   for (const auto& [host, started] : agents_) {
