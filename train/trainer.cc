@@ -5,6 +5,7 @@
 
 #include "autograd/autocast.h"
 #include "core/allocator.h"
+#include "core/profiler.h"
 #include "data/dataset/prefetching_loader.h"
 #include "dist/comm/waited.h"
 #include "nlohmann/json.hpp"
@@ -410,6 +411,7 @@ Status Trainer::EndEpoch() {
 }
 
 CheckpointKeeper::Appeared Trainer::SaveNow() {
+  const ProfileSpan span("phase", "save");
   if (state_.step == state_.total_steps) TESSERA_RETURN_IF_ERROR(CheckWeights());
   return checkpoints_.Save(state_.step, engine_->Tensors(), StateNow().ToJson());
 }

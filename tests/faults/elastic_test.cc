@@ -365,13 +365,12 @@ class ElasticWalkTest : public ElasticTest, public testing::WithParamInterface<W
         "--heartbeat-timeout", "3"};
     std::optional<Process> run;
     {
-      const Fault fault = {
-          .kinds = row.kinds,
-          .how = row.how,
-          .rank = row.rank,
-          .where = row.restarted ? "TESSERA_ELASTIC \"restarted\":true" : "",
-          .once = root_ + "/once",
-          .under = root_};
+      const Fault fault = {.kinds = row.kinds,
+                           .how = row.how,
+                           .rank = row.rank,
+                           .where = row.restarted ? "TESSERA_ELASTIC \"restarted\":true" : "",
+                           .once = root_ + "/once",
+                           .under = root_};
       const FaultScope scope(fault, at, log);
       run.emplace(Launch(launch, Options("run", {})), out + "_log");
     }
@@ -422,16 +421,15 @@ TEST_P(ElasticWalkTest, AnyCallMayBeTheLast) {
   EXPECT_GE(3 * met, 2 * places.size());
 }
 
-INSTANTIATE_TEST_SUITE_P(Phases, ElasticWalkTest,
-                         testing::Values(WalkRow{"a_rank_is_killed", "1", "kill", false},
-                                         WalkRow{"rank_0_is_killed", "0", "kill", false},
-                                         WalkRow{"restarted_rank_is_killed", "1", "kill", true},
-                                         WalkRow{"stopped", "2", "stop", false},
-                                         WalkRow{"launcher_or_agent_is_killed", "none", "kill",
-                                                 false},
-                                         WalkRow{"as_an_agent_removes", "none", "kill", false,
-                                                 "unlink"}),
-                         [](const testing::TestParamInfo<WalkRow>& row) { return row.param.name; });
+INSTANTIATE_TEST_SUITE_P(
+    Phases, ElasticWalkTest,
+    testing::Values(WalkRow{"a_rank_is_killed", "1", "kill", false},
+                    WalkRow{"rank_0_is_killed", "0", "kill", false},
+                    WalkRow{"restarted_rank_is_killed", "1", "kill", true},
+                    WalkRow{"stopped", "2", "stop", false},
+                    WalkRow{"launcher_or_agent_is_killed", "none", "kill", false},
+                    WalkRow{"as_an_agent_removes", "none", "kill", false, "unlink"}),
+    [](const testing::TestParamInfo<WalkRow>& row) { return row.param.name; });
 
 // --- Hosts with a network between them -----------------------------------------------------------
 

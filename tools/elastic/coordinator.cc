@@ -117,7 +117,7 @@ class Coordinator {
   struct Started {
     pid_t pid = -1;
     double since = -kBetweenStarts;
-    std::string address;      // of this machine, as the host sees it
+    std::string address;       // of this machine, as the host sees it
     bool has_removed = false;  // what its run left on the host
   };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the time of a step goes: `wall_clock_breakdown`.
+// Where the time of a step goes: `wall_clock_breakdown`, and phases of a profile.
 //
 //   PhaseClock clock(device);      // a phase ends when the device has done its work
 //   PhaseClock::Scope scope(&clock, Phase::kForward);
@@ -15,11 +15,13 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "base/error.h"
 #include "core/device.h"
+#include "core/profiler.h"
 #include "dist/pipeline/executor.h"
 #include "nlohmann/json_fwd.hpp"
 
@@ -56,8 +58,14 @@ class PhaseClock {
     Scope& operator=(const Scope&) = delete;
 
    private:
+    static std::string_view NameOf(Phase phase) {  // "data" of "data_ms"
+      const std::string_view key = kPhaseKeys[static_cast<size_t>(phase)];
+      return key.substr(0, key.find('_'));
+    }
+
     PhaseClock* clock_;
     Phase phase_;
+    const ProfileSpan span_{"phase", NameOf(phase_)};
     std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
   };
 

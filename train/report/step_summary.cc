@@ -56,6 +56,23 @@ std::string Line(const Row& row, double step_seconds) {
                          static_cast<double>(row.calls), RateOf(row), limit, row.name);
 }
 
+// Of each phase the time that no kernel of its thread takes, in seconds.
+std::map<std::string, double> OutsideOfKernels(const Profile& profile) {
+  std::map<std::string, double> outside;
+  for (const ProfileEvent& phase : profile.events) {
+    if (phase.category != "phase") continue;
+    double us = phase.duration_us;
+    const double end = phase.begin_us + phase.duration_us;
+    for (const ProfileEvent& kernel : profile.events) {
+      const bool within = kernel.category == "kernel" && kernel.thread == phase.thread &&
+                          kernel.begin_us >= phase.begin_us && kernel.begin_us < end;
+      if (within) us -= kernel.duration_us;
+    }
+    outside[phase.name] += std::max(0.0, us) / 1e6;
+  }
+  return outside;
+}
+
 template <typename F>
 double SecondsOfBest(const Device& device, const F& run) {
   double best = 1e30;
@@ -143,9 +160,13 @@ std::vector<std::string> StepSummary(const Profile& profile, int64_t steps, doub
     rows.resize(kRowsShown);
     rows.push_back(rest);
   }
-  rows.push_back({.name = "outside of kernels",
-                  .seconds = std::max(0.0, step_seconds * static_cast<double>(steps) - all.seconds),
-                  .has_limit = false});
+  double outside = std::max(0.0, step_seconds * static_cast<double>(steps) - all.seconds);
+  for (const auto& [phase, seconds] : OutsideOfKernels(profile)) {
+    rows.push_back(
+        {.name = Concat("outside of kernels: ", phase), .seconds = seconds, .has_limit = false});
+    outside = std::max(0.0, outside - seconds);
+  }
+  rows.push_back({.name = "outside of kernels", .seconds = outside, .has_limit = false});
   std::vector<std::string> lines = {
       Concat("where the time of a step goes (", steps, steps == 1 ? " step; " : " steps; ",
              limits.measured, "):"),

@@ -8,7 +8,8 @@
 // A kernel's limit is the longer of two times: its products at the machine's rate for numbers of
 // their kind, and its bytes, each operand once, at the bandwidth of the nearest memory that could
 // hold them. The rows stand in the order of the time that a step spends above its limits, which is
-// what better kernels could gain.
+// what better kernels could gain. Behind them stands the time that no kernel takes, by phase: waits
+// for data and for other ranks, a checkpoint, the host's own work.
 #ifndef TESSERA_TRAIN_REPORT_STEP_SUMMARY_H_
 #define TESSERA_TRAIN_REPORT_STEP_SUMMARY_H_
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/report/step_summary.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -53,6 +54,27 @@ TEST(StepSummaryTest, RowsStandInTheOrderOfWhatTheyCouldGain) {
       lines[5],
       "    5.0 %      0.500 ms      0.500 ms     0.0                        -  outside of kernels");
   EXPECT_EQ(lines[6], "step 10.0 ms, 40.0 % of the FMA peak");
+}
+
+TEST(StepSummaryTest, APhaseIsTheTimeThatNoKernelOfItsThreadTakes) {
+  Profile profile;
+  ProfileEvent kernel = Kernel("norm", 3000, {.bytes = 3e6});
+  kernel.begin_us = 1000;
+  ProfileEvent other = Kernel("norm", 500, {.bytes = 5e5});
+  other.begin_us = 1500;
+  other.thread = 1;
+  profile.events = {
+      kernel,
+      other,
+      {.name = "data", .category = "phase", .begin_us = 0, .duration_us = 1000},
+      {.name = "forward", .category = "phase", .begin_us = 1000, .duration_us = 5000}};
+  const std::vector<std::string> lines = StepSummary(profile, 1, 0.010, Limits());
+  ASSERT_EQ(lines.size(), 7u);
+  EXPECT_THAT(lines[3], testing::EndsWith("outside of kernels: data"));
+  EXPECT_THAT(lines[3], testing::HasSubstr(" 1.000 ms"));
+  EXPECT_THAT(lines[4], testing::EndsWith("outside of kernels: forward"));
+  EXPECT_THAT(lines[4], testing::HasSubstr(" 2.000 ms"));
+  EXPECT_THAT(lines[5], testing::HasSubstr(" 3.500 ms"));  // of 10, but for all of these
 }
 
 TEST(StepSummaryTest, WhatIsLeftOfManyKindsIsOneRow) {
