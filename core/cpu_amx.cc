@@ -18,6 +18,12 @@ namespace {
 
 constexpr char kVariable[] = "TESSERA_CPU_AMX";
 
+#if defined(__x86_64__)
+bool HasAvx512() { return ActiveIsa() >= CpuIsa::kAvx512; }
+#else
+constexpr bool HasAvx512() { return true; }  // what is missing is AMX itself
+#endif
+
 }  // namespace
 
 #if defined(__x86_64__)
@@ -37,15 +43,14 @@ bool HasAmx() { return false; }
 
 bool ActiveAmx() {
   const char* const value = std::getenv(kVariable);
-  return value != nullptr && std::string_view(value) == "1" && ActiveIsa() >= CpuIsa::kAvx512 &&
-         HasAmx();
+  return value != nullptr && std::string_view(value) == "1" && HasAvx512() && HasAmx();
 }
 
 Status CheckAmxEnvironment() {
   const char* const value = std::getenv(kVariable);
   if (value == nullptr || std::string_view(value) == "0" || ActiveAmx()) return OkStatus();
   const char* const objection = std::string_view(value) != "1" ? "must be 0 or 1"
-                                : ActiveIsa() < CpuIsa::kAvx512
+                                : !HasAvx512()
                                     ? "goes with the instruction set avx512 or a higher one"
                                     : "this machine has no AMX tiles for bfloat16, or its "
                                       "operating system does not let them be used";

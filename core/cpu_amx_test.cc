@@ -35,10 +35,15 @@ TEST(CpuAmx, TheEnvironmentIsChecked) {
     EXPECT_EQ(MessageFor(value, best),
               "TESSERA_CPU_AMX=" + std::string(value) + ": must be 0 or 1");
   }
+#if defined(__x86_64__)
   EXPECT_EQ(MessageFor("1", CpuIsa::kBaseline),
             "TESSERA_CPU_AMX=1: goes with the instruction set avx512 or a higher one");
   if (best < CpuIsa::kAvx512) return;
-  EXPECT_EQ(MessageFor("1", CpuIsa::kAvx512),
+  constexpr CpuIsa kLowest = CpuIsa::kAvx512;
+#else
+  constexpr CpuIsa kLowest = kCpuIsas[0];
+#endif
+  EXPECT_EQ(MessageFor("1", kLowest),
             HasAmx() ? ""
                      : "TESSERA_CPU_AMX=1: this machine has no AMX tiles for bfloat16, or its "
                        "operating system does not let them be used");

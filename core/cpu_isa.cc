@@ -20,6 +20,8 @@ namespace {
 constexpr char kVariable[] = "TESSERA_CPU_ISA";
 
 #if defined(__x86_64__)
+constexpr char kNames[] = "baseline, avx2, avx512, avx512vnni or avx512bf16";
+
 // The register states that the operating system saves (XCR0).
 uint64_t EnabledStates() {
   uint32_t low;
@@ -54,14 +56,21 @@ bool IsIntel() {
   return __get_cpuid(0, &eax, &ebx, &ecx, &edx) != 0 && ebx == signature_INTEL_ebx &&
          ecx == signature_INTEL_ecx && edx == signature_INTEL_edx;
 }
+
+CpuIsa Fastest() {
+  const CpuIsa best = DetectedIsa();
+  return IsIntel() ? std::min(best, CpuIsa::kAvx512Vnni) : best;
+}
 #else
-CpuIsa Detect() { return CpuIsa::kBaseline; }
-bool IsIntel() { return false; }
+constexpr char kNames[] = "neon";
+
+CpuIsa Detect() { return kCpuIsas[0]; }
+CpuIsa Fastest() { return DetectedIsa(); }
 #endif
 
 CpuIsa FromEnvironment() {
   const CpuIsa best = DetectedIsa();
-  const CpuIsa fastest = IsIntel() ? std::min(best, CpuIsa::kAvx512Vnni) : best;
+  const CpuIsa fastest = Fastest();
   const char* const value = std::getenv(kVariable);
   const CpuIsa asked = value == nullptr ? fastest : ParseCpuIsa(value).value_or(fastest);
   return asked <= best ? asked : fastest;
@@ -76,6 +85,10 @@ std::atomic<CpuIsa>& Active() {
 
 std::string_view CpuIsaName(CpuIsa isa) {
   switch (isa) {
+#if defined(__aarch64__)
+    case CpuIsa::kNeon:
+      return "neon";
+#else
     case CpuIsa::kBaseline:
       return "baseline";
     case CpuIsa::kAvx2:
@@ -86,6 +99,7 @@ std::string_view CpuIsaName(CpuIsa isa) {
       return "avx512vnni";
     case CpuIsa::kAvx512Bf16:
       return "avx512bf16";
+#endif
   }
   return "unknown";
 }
@@ -115,8 +129,7 @@ Status CheckIsaEnvironment() {
   if (value == nullptr) return OkStatus();
   const std::optional<CpuIsa> asked = ParseCpuIsa(value);
   if (!asked.has_value()) {
-    return InvalidArgument(kVariable, "=", value,
-                           ": must be baseline, avx2, avx512, avx512vnni or avx512bf16");
+    return InvalidArgument(kVariable, "=", value, ": must be ", kNames);
   }
   if (*asked > DetectedIsa()) {
     return InvalidArgument(kVariable, "=", value, ": the best this machine can run is ",

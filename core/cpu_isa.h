@@ -2,14 +2,17 @@
 // Which of the kernels compiled once per instruction set (tessera_isa_library) may run here.
 //
 //   using SoftmaxFn = void(const SoftmaxArgs&);
-//   constexpr IsaTable<SoftmaxFn> kSoftmax{baseline::Softmax, avx2::Softmax, avx512::Softmax};
+//   constexpr IsaTable<SoftmaxFn> kSoftmax{TESSERA_FOR_EVERY_ISA(Softmax)};
 //   kSoftmax.Select()(args);      // once per launch
+//
+// (core/cpu/every_isa.h has the macro.)
 //
 // The choice is the fastest set that both the processor and the operating system support, or the
 // one that the environment variable TESSERA_CPU_ISA names (CpuIsaName), so that tests can cover
 // every set on one machine. kAvx2 includes FMA and F16C; kAvx512 is F, BW, DQ and VL; kAvx512Vnni
 // adds VNNI, which products of integers use, and kAvx512Bf16 BF16, for products of bfloat16. No
-// processor has BF16 without VNNI, so that the sets are a chain.
+// processor has BF16 without VNNI, so that the sets are a chain. On ARM64 there is kNeon alone,
+// which every such processor has.
 #ifndef TESSERA_CORE_CPU_ISA_H_
 #define TESSERA_CORE_CPU_ISA_H_
 
@@ -21,11 +24,24 @@
 
 namespace tessera {
 
+// kCpuIsas: all, from the lowest on; kKernelIsas: those that every kernel is compiled for.
+#if defined(__aarch64__)
+enum class CpuIsa : uint8_t { kNeon };
+inline constexpr CpuIsa kCpuIsas[] = {CpuIsa::kNeon};
+inline constexpr CpuIsa kKernelIsas[] = {CpuIsa::kNeon};
+inline constexpr CpuIsa kLowestWithFma = CpuIsa::kNeon;
+#else
 enum class CpuIsa : uint8_t { kBaseline, kAvx2, kAvx512, kAvx512Vnni, kAvx512Bf16 };
 inline constexpr CpuIsa kCpuIsas[] = {CpuIsa::kBaseline, CpuIsa::kAvx2, CpuIsa::kAvx512,
                                       CpuIsa::kAvx512Vnni, CpuIsa::kAvx512Bf16};
+inline constexpr CpuIsa kKernelIsas[] = {CpuIsa::kBaseline, CpuIsa::kAvx2, CpuIsa::kAvx512};
+inline constexpr CpuIsa kLowestWithFma = CpuIsa::kAvx2;
+#endif
 
-// "baseline", "avx2", "avx512", "avx512vnni", "avx512bf16".
+// Whether Fma of core/cpu/simd.h rounds once there, as std::fma does.
+constexpr bool HasFma(CpuIsa isa) { return isa >= kLowestWithFma; }
+
+// "baseline", "avx2", "avx512", "avx512vnni", "avx512bf16"; "neon".
 std::string_view CpuIsaName(CpuIsa isa);
 std::optional<CpuIsa> ParseCpuIsa(std::string_view name);
 
@@ -48,6 +64,11 @@ Status CheckIsaEnvironment();
 // One function per instruction set; a null one falls back to the next lower.
 template <typename Fn>
 struct IsaTable {
+#if defined(__aarch64__)
+  Fn* neon = nullptr;
+
+  Fn* Select(CpuIsa) const { return neon; }
+#else
   Fn* baseline = nullptr;
   Fn* avx2 = nullptr;
   Fn* avx512 = nullptr;
@@ -61,6 +82,7 @@ struct IsaTable {
     if (isa >= CpuIsa::kAvx2 && avx2 != nullptr) return avx2;
     return baseline;
   }
+#endif
   Fn* Select() const { return Select(ActiveIsa()); }
 };
 

@@ -6,6 +6,8 @@
 
 #include <cstdint>
 
+#include "core/cpu/every_isa.h"
+
 namespace tessera::optim {
 
 inline constexpr int64_t kExactBlock = 1024;
@@ -23,15 +25,7 @@ struct GradChunks {
   void (*scale)(GradType type, void* x, int64_t n, double factor);
 };
 
-namespace baseline {
-extern const GradChunks kGradChunks;
-}
-namespace avx2 {
-extern const GradChunks kGradChunks;
-}
-namespace avx512 {
-extern const GradChunks kGradChunks;
-}
+TESSERA_DECLARE_FOR_EVERY_ISA(extern const GradChunks kGradChunks;)
 
 }  // namespace tessera::optim
 

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cmath>
 
+#include "core/cpu/every_isa.h"
 #include "core/cpu_isa.h"
 #include "optim/chunk_loop.h"
 #include "optim/exact_sum.h"
@@ -15,8 +16,7 @@ namespace {
 constexpr int64_t kChunk = 16384;  // elements that a thread takes at a time
 
 const GradChunks& Chunks() {
-  constexpr IsaTable<const GradChunks> kChunks{&baseline::kGradChunks, &avx2::kGradChunks,
-                                               &avx512::kGradChunks};
+  constexpr IsaTable<const GradChunks> kChunks{TESSERA_FOR_EVERY_ISA(kGradChunks)};
   return *kChunks.Select();
 }
 

@@ -171,7 +171,7 @@ TEST(OptimizerTest, AgreesWithReference) {
   const CpuIsa best = ActiveIsa();
   constexpr DType kAll[] = {DType::kFloat32, DType::kBFloat16, DType::kFloat16, DType::kFloat64};
   for (const Kind& kind : Kinds()) {
-    for (const CpuIsa isa : {CpuIsa::kBaseline, CpuIsa::kAvx2, CpuIsa::kAvx512}) {
+    for (const CpuIsa isa : kKernelIsas) {
       if (isa > best) continue;
       SetActiveIsa(isa);
       for (const DType dtype : kAll) {
@@ -261,7 +261,7 @@ TEST(OptimizerTest, BitsDependOnNeitherThreadsNorCuts) {
   const Tensor values = RandomTensor({n}, 1);
   const Tensor grads = RandomTensor({n}, 2);
   const CpuIsa best = ActiveIsa();
-  for (const CpuIsa isa : {CpuIsa::kBaseline, CpuIsa::kAvx2, CpuIsa::kAvx512}) {
+  for (const CpuIsa isa : kKernelIsas) {
     if (isa > best) continue;
     SetActiveIsa(isa);
     for (const Kind& kind : Kinds()) {

@@ -15,6 +15,8 @@
 
 #include <cstdint>
 
+#include "core/cpu/every_isa.h"
+
 namespace tessera::optim {
 
 enum class UpdateType : uint8_t { kFloat32, kBFloat16, kFloat16 };
@@ -37,18 +39,9 @@ struct UpdateChunk {
 };
 
 // Each rule's _isa.cc instantiates them.
-namespace baseline {
-template <typename Rule>
-void UpdateRun(const UpdateChunk& chunk, const Rule& rule, const typename Rule::Step& step);
-}
-namespace avx2 {
-template <typename Rule>
-void UpdateRun(const UpdateChunk& chunk, const Rule& rule, const typename Rule::Step& step);
-}
-namespace avx512 {
-template <typename Rule>
-void UpdateRun(const UpdateChunk& chunk, const Rule& rule, const typename Rule::Step& step);
-}
+TESSERA_DECLARE_FOR_EVERY_ISA(template <typename Rule>
+                              void UpdateRun(const UpdateChunk& chunk, const Rule& rule,
+                                             const typename Rule::Step& step);)
 
 }  // namespace tessera::optim
 

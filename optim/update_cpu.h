@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "core/cpu/every_isa.h"
 #include "core/cpu_isa.h"
 #include "optim/chunk_loop.h"
 #include "optim/update_chunks.h"
@@ -63,9 +64,9 @@ inline UpdateChunk UpdateChunkOf(const UpdateTensor& t, int64_t begin, int64_t n
 }
 
 // One of a function's versions, by the instruction set in use.
-template <typename Fn>
-Fn* ForActiveIsa(Fn* baseline, Fn* avx2, Fn* avx512) {
-  return IsaTable<Fn>{baseline, avx2, avx512}.Select();
+template <typename Fn, typename... Higher>
+Fn* ForActiveIsa(Fn* lowest, Higher*... higher) {
+  return IsaTable<Fn>{lowest, higher...}.Select();
 }
 
 // n elements of a float64 tensor (gradient checks, references), gradients of any dtype G.
@@ -93,8 +94,7 @@ void UpdateCpu(const UpdateArgs<Rule>& args) {
   if (Skipped(args.scalars)) return;
   const auto step = args.rule.StepAt(static_cast<double>(*args.scalars.step));
   const double grad_scale = GradScale(args.scalars);
-  const auto run =
-      ForActiveIsa(&baseline::UpdateRun<Rule>, &avx2::UpdateRun<Rule>, &avx512::UpdateRun<Rule>);
+  const auto run = ForActiveIsa(TESSERA_FOR_EVERY_ISA(UpdateRun<Rule>));
   UpdateLoop(args.tensors).Run([&](size_t index, int64_t begin, int64_t n, int64_t) {
     const UpdateTensor& t = args.tensors[index];
     const double lr = *args.scalars.learning_rate * t.lr_scale;

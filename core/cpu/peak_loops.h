@@ -5,6 +5,8 @@
 
 #include <cstdint>
 
+#include "core/cpu/every_isa.h"
+
 namespace tessera {
 
 // Products and sums from registers to registers. run(n) returns something that depends on all.
@@ -19,15 +21,8 @@ struct PeakLoops {
   void (*write)(float* to, int64_t n);
 };
 
-namespace baseline {
-extern const PeakLoops kPeakLoops;
-}
-namespace avx2 {
-extern const PeakLoops kPeakLoops;
-}
-namespace avx512 {
-extern const PeakLoops kPeakLoops;
-}
+TESSERA_DECLARE_FOR_EVERY_ISA(extern const PeakLoops kPeakLoops;)
+// On x86-64.
 namespace avx512bf16 {
 extern const ProductLoop kPairProducts;  // VDPBF16PS
 }

@@ -2,6 +2,13 @@
 #include "core/cpu/peak_loops.h"
 #include "core/cpu/simd.h"
 
+// A vector's register in what __asm__ says of its operands.
+#if defined(__aarch64__)
+#define TESSERA_VECTOR_REGISTER "+w"
+#else
+#define TESSERA_VECTOR_REGISTER "+x"
+#endif
+
 namespace tessera::TESSERA_ISA {
 namespace {
 
@@ -16,7 +23,7 @@ double Products(int64_t rounds) {
   VecF b = Set(0.25f);
   for (int64_t i = 0; i < rounds; ++i) {
     // As far as the compiler knows the factors change, so that it cannot do without a product.
-    __asm__ volatile("" : "+x"(a.v), "+x"(b.v));
+    __asm__ volatile("" : TESSERA_VECTOR_REGISTER(a.v), TESSERA_VECTOR_REGISTER(b.v));
 #pragma GCC unroll 12
     for (int64_t c = 0; c < kChains; ++c) sums[c] = Fma(sums[c], a, b);
   }
@@ -50,7 +57,7 @@ float Read(const float* from, int64_t n) {
 void Write(float* to, int64_t n) {
   VecF value = Set(1.0f);
   for (int64_t i = 0; i + 4 * kLanes <= n; i += 4 * kLanes) {
-    __asm__ volatile("" : "+x"(value.v));  // no call of memset instead
+    __asm__ volatile("" : TESSERA_VECTOR_REGISTER(value.v));  // no call of memset instead
 #pragma GCC unroll 4
     for (int64_t v = 0; v < 4; ++v) Store(to + i + v * kLanes, value);
   }

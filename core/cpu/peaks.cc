@@ -10,6 +10,7 @@
 #include <functional>
 #include <thread>
 
+#include "core/cpu/every_isa.h"
 #include "core/cpu/peak_loops.h"
 #include "core/cpu_amx.h"
 #include "core/cpu_isa.h"
@@ -101,16 +102,17 @@ double CpuPeaks::LeastSeconds(const KernelWork& work) const {
 }
 
 CpuPeaks MeasurePeaks(int threads) {
-  constexpr IsaTable<const PeakLoops> kLoops{&baseline::kPeakLoops, &avx2::kPeakLoops,
-                                             &avx512::kPeakLoops};
+  constexpr IsaTable<const PeakLoops> kLoops{TESSERA_FOR_EVERY_ISA(kPeakLoops)};
   const PeakLoops& loops = *kLoops.Select();
   CpuPeaks peaks;
   peaks.threads = threads;
   peaks.fma_flops = BestProducts(threads, loops.products);
+#if defined(__x86_64__)
   if (ActiveIsa() >= CpuIsa::kAvx512Bf16) {
     peaks.pairs_flops = BestProducts(threads, avx512bf16::kPairProducts);
   }
   if (ActiveAmx()) peaks.tiles_flops = BestProducts(threads, amx::kTileProducts);
+#endif
   // The first two belong to a core, the third to all.
   constexpr int64_t kLeastOfMemory = int64_t{64} << 20;
   constexpr int64_t kMostOfMemory = int64_t{512} << 20;

@@ -44,6 +44,22 @@ TESSERA_SIMD VecI Low64(VecI a, VecI b) { return FromI(_mm256_unpacklo_epi64(Raw
 TESSERA_SIMD VecI High64(VecI a, VecI b) {
   return FromI(_mm256_unpackhi_epi64(RawOf(a), RawOf(b)));
 }
+#elif defined(TESSERA_ISA_NEON)
+TESSERA_SIMD uint64x2_t PairsOf(VecI a) { return vreinterpretq_u64_s32(RawOf(a)); }
+TESSERA_SIMD VecI FromPairs(uint64x2_t a) { return FromI(vreinterpretq_s32_u64(a)); }
+TESSERA_SIMD VecI MulEven(VecI a, VecI b) {
+  return FromPairs(vmull_u32(vmovn_u64(PairsOf(a)), vmovn_u64(PairsOf(b))));
+}
+TESSERA_SIMD VecI DownHalf(VecI a) { return FromPairs(vshrq_n_u64(PairsOf(a), 32)); }
+TESSERA_SIMD VecI UpHalf(VecI a) { return FromPairs(vshlq_n_u64(PairsOf(a), 32)); }
+TESSERA_SIMD VecI EvenOdd(VecI even, VecI odd) {
+  const RawI odd_lanes = {0, -1, 0, -1};
+  return Select(MaskOf({odd_lanes}), odd, even);
+}
+TESSERA_SIMD VecI Low32(VecI a, VecI b) { return FromI(vzip1q_s32(RawOf(a), RawOf(b))); }
+TESSERA_SIMD VecI High32(VecI a, VecI b) { return FromI(vzip2q_s32(RawOf(a), RawOf(b))); }
+TESSERA_SIMD VecI Low64(VecI a, VecI b) { return FromPairs(vzip1q_u64(PairsOf(a), PairsOf(b))); }
+TESSERA_SIMD VecI High64(VecI a, VecI b) { return FromPairs(vzip2q_u64(PairsOf(a), PairsOf(b))); }
 #else
 TESSERA_SIMD VecI MulEven(VecI a, VecI b) { return FromI(_mm_mul_epu32(RawOf(a), RawOf(b))); }
 TESSERA_SIMD VecI DownHalf(VecI a) { return FromI(_mm_srli_epi64(RawOf(a), 32)); }

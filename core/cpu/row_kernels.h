@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a CPU kernel needs to call row functions that were compiled once per instruction set.
 //
-//   const NormRows& rows = ForActiveIsa(baseline::kNormRows, avx2::kNormRows, avx512::kNormRows);
+//   const NormRows& rows = ForActiveIsa(TESSERA_FOR_EVERY_ISA(kNormRows));
 //   rows.forward({RowTypeOf(dtype), ...});
 #ifndef TESSERA_CORE_CPU_ROW_KERNELS_H_
 #define TESSERA_CORE_CPU_ROW_KERNELS_H_
 
+#include "core/cpu/every_isa.h"
 #include "core/cpu/row_type.h"
 #include "core/cpu_isa.h"
 #include "core/dtype.h"
@@ -13,9 +14,9 @@
 namespace tessera {
 
 // The table of the instruction set in use; once per launch.
-template <typename Rows>
-const Rows& ForActiveIsa(const Rows& baseline, const Rows& avx2, const Rows& avx512) {
-  return *IsaTable<const Rows>{&baseline, &avx2, &avx512}.Select();
+template <typename Rows, typename... Higher>
+const Rows& ForActiveIsa(const Rows* lowest, const Higher*... higher) {
+  return *IsaTable<const Rows>{lowest, higher...}.Select();
 }
 
 // float32, bfloat16 or float16 only.

@@ -2,7 +2,7 @@
 // Vectors of the instruction set that a source is compiled for, for the CPU kernels.
 //
 // A kernel source is compiled once per instruction set by `tessera_isa_library`, which defines
-// TESSERA_ISA (baseline, avx2, ...) and TESSERA_ISA_BASELINE, _AVX2 or _AVX512 as 1.
+// TESSERA_ISA (baseline, avx2, ...) and TESSERA_ISA_BASELINE, _AVX2, _AVX512 or _NEON as 1.
 // The source includes this header, works on raw pointers and sits in `namespace
 // tessera::TESSERA_ISA`:
 //
@@ -49,7 +49,9 @@
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wuninitialized"
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#if defined(__x86_64__)
 #include <immintrin.h>
+#endif
 #pragma GCC diagnostic pop
 
 #include <cstdint>
@@ -79,6 +81,8 @@ struct F16 {
 #include "core/cpu/simd_avx512.h"  // IWYU pragma: export
 #elif defined(TESSERA_ISA_AVX2)
 #include "core/cpu/simd_avx2.h"  // IWYU pragma: export
+#elif defined(TESSERA_ISA_NEON)
+#include "core/cpu/simd_neon.h"  // IWYU pragma: export
 #else
 #include "core/cpu/simd_baseline.h"  // IWYU pragma: export
 #endif

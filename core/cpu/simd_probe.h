@@ -6,6 +6,8 @@
 
 #include <cstdint>
 
+#include "core/cpu/every_isa.h"
+
 namespace tessera {
 
 struct SimdProbe {
@@ -31,15 +33,7 @@ struct SimdProbe {
   void (*random)(uint64_t key_hi, uint64_t key_lo, uint64_t index, int64_t n, uint32_t* bits);
 };
 
-namespace baseline {
-extern const SimdProbe kSimdProbe;
-}
-namespace avx2 {
-extern const SimdProbe kSimdProbe;
-}
-namespace avx512 {
-extern const SimdProbe kSimdProbe;
-}
+TESSERA_DECLARE_FOR_EVERY_ISA(extern const SimdProbe kSimdProbe;)
 
 }  // namespace tessera
 

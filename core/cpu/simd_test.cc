@@ -23,6 +23,9 @@ struct Isa {
 };
 
 std::vector<Isa> AvailableProbes() {
+#if defined(__aarch64__)
+  return {{"neon", &neon::kSimdProbe}};
+#else
   std::vector<Isa> isas = {{"baseline", &baseline::kSimdProbe}};
   if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
     isas.push_back({"avx2", &avx2::kSimdProbe});
@@ -32,6 +35,7 @@ std::vector<Isa> AvailableProbes() {
     isas.push_back({"avx512", &avx512::kSimdProbe});
   }
   return isas;
+#endif
 }
 
 float FromBits(uint32_t bits) {

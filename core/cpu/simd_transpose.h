@@ -80,6 +80,27 @@ TESSERA_SIMD void StoreHalves(float* low, float* high, VecF v) {
   _mm_storeu_ps(high, _mm256_extractf128_ps(v.v, 1));
 }
 
+#elif defined(TESSERA_ISA_NEON)
+
+TESSERA_SIMD void TransposeSquare(VecF (&r)[4]) {
+  const auto pairs = [](float32x4_t a) __attribute__((always_inline)) {
+    return vreinterpretq_f64_f32(a);
+  };
+  const float64x2_t t0 = pairs(vzip1q_f32(RawOf(r[0]), RawOf(r[1])));
+  const float64x2_t t1 = pairs(vzip2q_f32(RawOf(r[0]), RawOf(r[1])));
+  const float64x2_t t2 = pairs(vzip1q_f32(RawOf(r[2]), RawOf(r[3])));
+  const float64x2_t t3 = pairs(vzip2q_f32(RawOf(r[2]), RawOf(r[3])));
+  r[0] = FromF(vreinterpretq_f32_f64(vzip1q_f64(t0, t2)));
+  r[1] = FromF(vreinterpretq_f32_f64(vzip2q_f64(t0, t2)));
+  r[2] = FromF(vreinterpretq_f32_f64(vzip1q_f64(t1, t3)));
+  r[3] = FromF(vreinterpretq_f32_f64(vzip2q_f64(t1, t3)));
+}
+
+TESSERA_SIMD void StoreHalves(float* low, float* high, VecF v) {
+  vst1_f32(low, vget_low_f32(RawOf(v)));
+  vst1_f32(high, vget_high_f32(RawOf(v)));
+}
+
 #else
 
 TESSERA_SIMD void TransposeSquare(VecF (&r)[4]) {

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "core/cpu/every_isa.h"
 #include "core/cpu_isa.h"
 #include "corpus/dedup/minhash_kernel.h"
 #include "corpus/engine/hash.h"
@@ -14,8 +15,7 @@ namespace {
 
 constexpr double kMissed = 1.0 / 200;
 
-constexpr IsaTable<MinHashKernel> kKernel{baseline::MinHashBlock, avx2::MinHashBlock,
-                                          avx512::MinHashBlock};
+constexpr IsaTable<MinHashKernel> kKernel{TESSERA_FOR_EVERY_ISA(MinHashBlock)};
 
 }  // namespace
 

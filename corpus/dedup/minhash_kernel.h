@@ -5,6 +5,8 @@
 
 #include <cstdint>
 
+#include "core/cpu/every_isa.h"
+
 namespace tessera::corpus {
 
 // least[p] = min over shingles of a[p] * (shingle >> 32) + b[p], for 64 permutations; 2^32 - 1 of
@@ -12,15 +14,7 @@ namespace tessera::corpus {
 using MinHashKernel = void(const uint64_t* shingles, int64_t count, const uint32_t* a,
                            const uint32_t* b, uint32_t* least);
 
-namespace baseline {
-MinHashKernel MinHashBlock;
-}  // namespace baseline
-namespace avx2 {
-MinHashKernel MinHashBlock;
-}  // namespace avx2
-namespace avx512 {
-MinHashKernel MinHashBlock;
-}  // namespace avx512
+TESSERA_DECLARE_FOR_EVERY_ISA(MinHashKernel MinHashBlock;)
 
 }  // namespace tessera::corpus
 

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "base/error.h"
+#include "core/cpu/every_isa.h"
 #include "core/cpu/scratch.h"
 #include "core/cpu_isa.h"
 #include "core/dtype.h"
@@ -14,10 +15,8 @@
 namespace tessera {
 namespace {
 
-constexpr IsaTable<const FlashForwardKernel> kForward{&baseline::kFlashForward,
-                                                      &avx2::kFlashForward, &avx512::kFlashForward};
-constexpr IsaTable<const FlashBackwardKernel> kBackward{
-    &baseline::kFlashBackward, &avx2::kFlashBackward, &avx512::kFlashBackward};
+constexpr IsaTable<const FlashForwardKernel> kForward{TESSERA_FOR_EVERY_ISA(kFlashForward)};
+constexpr IsaTable<const FlashBackwardKernel> kBackward{TESSERA_FOR_EVERY_ISA(kFlashBackward)};
 
 constinit thread_local ThreadScratch scratch;
 

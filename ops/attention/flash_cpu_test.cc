@@ -28,7 +28,7 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 template <typename Body>
 void ForEachIsa(const Body& body) {
   const CpuIsa active = ActiveIsa();
-  for (CpuIsa isa : {CpuIsa::kBaseline, CpuIsa::kAvx2, CpuIsa::kAvx512}) {
+  for (CpuIsa isa : kKernelIsas) {
     if (isa > DetectedIsa()) continue;
     SetActiveIsa(isa);
     SCOPED_TRACE(std::string(CpuIsaName(isa)));

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 
+#include "core/cpu/every_isa.h"
 #include "ops/attention/every_document.h"
 #include "ops/attention/flash_cpu.h"
 
@@ -31,18 +32,8 @@ struct FlashBackwardKernel {
               int64_t b, int64_t g, float* scratch);
 };
 
-namespace baseline {
-extern const FlashForwardKernel kFlashForward;
-extern const FlashBackwardKernel kFlashBackward;
-}  // namespace baseline
-namespace avx2 {
-extern const FlashForwardKernel kFlashForward;
-extern const FlashBackwardKernel kFlashBackward;
-}  // namespace avx2
-namespace avx512 {
-extern const FlashForwardKernel kFlashForward;
-extern const FlashBackwardKernel kFlashBackward;
-}  // namespace avx512
+TESSERA_DECLARE_FOR_EVERY_ISA(extern const FlashForwardKernel kFlashForward;
+                              extern const FlashBackwardKernel kFlashBackward;)
 
 // The same parts for float64, row by row (flash_float64.cc): exact enough for gradient checks, not
 // made for speed. No scratch.

@@ -164,8 +164,8 @@ TEST(PagesTest, AttentionHasTheBitsOfKeysInOnePiece) {
   for (const Device& device : TestDevices()) {
     for (const DType dtype :
          {DType::kFloat32, DType::kBFloat16, DType::kFloat16, DType::kFloat64}) {
-      for (CpuIsa isa : {CpuIsa::kBaseline, CpuIsa::kAvx2, CpuIsa::kAvx512}) {
-        if (isa > DetectedIsa() || (!device.is_cpu() && isa != CpuIsa::kBaseline)) continue;
+      for (CpuIsa isa : kKernelIsas) {
+        if (isa > DetectedIsa() || (!device.is_cpu() && isa != kKernelIsas[0])) continue;
         SetActiveIsa(isa);
         uint64_t seed = 1;
         for (const Case& c : Cases()) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
+#include "core/cpu/every_isa.h"
 #include "core/cpu/row_kernels.h"
 #include "core/thread_pool.h"
 #include "ops/channel_norm/plane_kernel.h"
@@ -9,9 +10,7 @@
 namespace tessera {
 namespace {
 
-const PlaneRows& Rows() {
-  return ForActiveIsa(baseline::kPlaneRows, avx2::kPlaneRows, avx512::kPlaneRows);
-}
+const PlaneRows& Rows() { return ForActiveIsa(TESSERA_FOR_EVERY_ISA(kPlaneRows)); }
 
 // Calls body(plane) for all planes, several to a task where they are small.
 template <typename Body>

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 
+#include "core/cpu/every_isa.h"
 #include "core/cpu/row_type.h"
 
 namespace tessera {
@@ -29,15 +30,7 @@ struct PlaneRows {
   void (*affine)(const PlaneAffineRow& row);
 };
 
-namespace baseline {
-extern const PlaneRows kPlaneRows;
-}
-namespace avx2 {
-extern const PlaneRows kPlaneRows;
-}
-namespace avx512 {
-extern const PlaneRows kPlaneRows;
-}
+TESSERA_DECLARE_FOR_EVERY_ISA(extern const PlaneRows kPlaneRows;)
 
 }  // namespace tessera
 

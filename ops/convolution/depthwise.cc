@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "core/cpu/every_isa.h"
 #include "core/cpu/scratch.h"
 #include "core/thread_pool.h"
 #include "ops/convolution/conv_taps.h"
@@ -18,8 +19,7 @@ constinit thread_local ThreadScratch out_scratch;
 int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 void Sum(const DepthwisePlane<float>& p, const float* weight, float bias, float* out) {
-  constexpr IsaTable<decltype(baseline::DepthwiseSum)> kSum{
-      baseline::DepthwiseSum, avx2::DepthwiseSum, avx512::DepthwiseSum};
+  constexpr IsaTable<DepthwiseSumFn> kSum{TESSERA_FOR_EVERY_ISA(DepthwiseSum)};
   kSum.Select()(p, weight, bias, out);
 }
 
@@ -32,8 +32,7 @@ void Sum(const DepthwisePlane<double>& p, const double* weight, double bias, dou
 }
 
 void Dots(const DepthwisePlane<float>& p, const float* dy, float* sums) {
-  constexpr IsaTable<decltype(baseline::DepthwiseDots)> kDots{
-      baseline::DepthwiseDots, avx2::DepthwiseDots, avx512::DepthwiseDots};
+  constexpr IsaTable<DepthwiseDotsFn> kDots{TESSERA_FOR_EVERY_ISA(DepthwiseDots)};
   kDots.Select()(p, dy, sums);
 }
 

@@ -6,6 +6,8 @@
 
 #include <cstdint>
 
+#include "core/cpu/every_isa.h"
+
 namespace tessera {
 
 template <typename E>
@@ -20,20 +22,13 @@ struct DepthwisePlane {
   int64_t tap_count;    // + taps[t]
 };
 
-namespace baseline {
-void DepthwiseSum(const DepthwisePlane<float>& p, const float* weight, float bias, float* out);
-void DepthwiseDots(const DepthwisePlane<float>& p, const float* dy, float* sums);
-}  // namespace baseline
-namespace avx2 {
-void DepthwiseSum(const DepthwisePlane<float>& p, const float* weight, float bias, float* out);
-void DepthwiseDots(const DepthwisePlane<float>& p, const float* dy, float* sums);
-}  // namespace avx2
-namespace avx512 {
 // out[h, w] = bias + sum of weight[t] plane[h, w, t], "=".
-void DepthwiseSum(const DepthwisePlane<float>& p, const float* weight, float bias, float* out);
+using DepthwiseSumFn = void(const DepthwisePlane<float>& p, const float* weight, float bias,
+                            float* out);
 // sums[t] += sum of dy[h, w] plane[h, w, t].
-void DepthwiseDots(const DepthwisePlane<float>& p, const float* dy, float* sums);
-}  // namespace avx512
+using DepthwiseDotsFn = void(const DepthwisePlane<float>& p, const float* dy, float* sums);
+
+TESSERA_DECLARE_FOR_EVERY_ISA(DepthwiseSumFn DepthwiseSum; DepthwiseDotsFn DepthwiseDots;)
 
 }  // namespace tessera
 

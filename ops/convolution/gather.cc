@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "core/cpu/every_isa.h"
 #include "core/cpu/row_kernels.h"
 
 namespace tessera {
@@ -84,8 +85,7 @@ void PixelRuns::Add(int64_t source, int64_t count, int64_t step) {
 
 void Gatherer::Rows(const PixelRuns& runs, int64_t k0, int64_t n, float* dst,
                     int64_t stride) const {
-  constexpr IsaTable<void(const GatherRows&)> kGather{baseline::Gather, avx2::Gather,
-                                                      avx512::Gather};
+  constexpr IsaTable<void(const GatherRows&)> kGather{TESSERA_FOR_EVERY_ISA(Gather)};
   auto* const gather = kGather.Select();
   const auto* bytes = static_cast<const char*>(channels);
   EachTap(runs, k0, n, [&](int64_t tap, int64_t channel, int64_t row, int64_t rows) {

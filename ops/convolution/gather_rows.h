@@ -5,6 +5,7 @@
 
 #include <cstdint>
 
+#include "core/cpu/every_isa.h"
 #include "core/cpu/row_type.h"
 
 namespace tessera {
@@ -30,15 +31,7 @@ struct GatherRows {
   int64_t dst_stride;
 };
 
-namespace baseline {
-void Gather(const GatherRows& args);
-}
-namespace avx2 {
-void Gather(const GatherRows& args);
-}
-namespace avx512 {
-void Gather(const GatherRows& args);
-}
+TESSERA_DECLARE_FOR_EVERY_ISA(void Gather(const GatherRows& args);)
 
 }  // namespace tessera
 

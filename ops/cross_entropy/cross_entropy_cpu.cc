@@ -3,6 +3,7 @@
 #include <cmath>
 #include <type_traits>
 
+#include "core/cpu/every_isa.h"
 #include "core/cpu/row_kernels.h"
 #include "core/thread_pool.h"
 #include "ops/cross_entropy/cross_entropy_kernel.h"
@@ -11,10 +12,7 @@
 namespace tessera {
 namespace {
 
-const CrossEntropyRows& Rows() {
-  return ForActiveIsa(baseline::kCrossEntropyRows, avx2::kCrossEntropyRows,
-                      avx512::kCrossEntropyRows);
-}
+const CrossEntropyRows& Rows() { return ForActiveIsa(TESSERA_FOR_EVERY_ISA(kCrossEntropyRows)); }
 
 template <typename T>
 void StatsTyped(const CrossEntropyStatsArgs& args) {

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 
+#include "core/cpu/every_isa.h"
 #include "core/cpu/row_type.h"
 
 namespace tessera {
@@ -24,15 +25,7 @@ struct CrossEntropyRows {
                    float scale, float uniform, void* dx);
 };
 
-namespace baseline {
-extern const CrossEntropyRows kCrossEntropyRows;
-}
-namespace avx2 {
-extern const CrossEntropyRows kCrossEntropyRows;
-}
-namespace avx512 {
-extern const CrossEntropyRows kCrossEntropyRows;
-}
+TESSERA_DECLARE_FOR_EVERY_ISA(extern const CrossEntropyRows kCrossEntropyRows;)
 
 }  // namespace tessera
 

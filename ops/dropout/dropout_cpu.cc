@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "core/cpu/every_isa.h"
 #include "core/cpu_isa.h"
 #include "core/strided_loop.h"
 #include "ops/dropout/dropout_kernel.h"
@@ -7,8 +8,7 @@
 namespace tessera {
 namespace {
 
-constexpr IsaTable<void(const DropoutRow&)> kDropRow{baseline::DropRow, avx2::DropRow,
-                                                     avx512::DropRow};
+constexpr IsaTable<void(const DropoutRow&)> kDropRow{TESSERA_FOR_EVERY_ISA(DropRow)};
 
 DropoutType TypeOf(DType dtype) {
   switch (dtype) {

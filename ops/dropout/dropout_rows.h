@@ -5,6 +5,8 @@
 
 #include <cstdint>
 
+#include "core/cpu/every_isa.h"
+
 namespace tessera {
 
 enum class DropoutType : uint8_t { kFloat32, kBFloat16, kFloat16, kFloat64 };
@@ -22,15 +24,7 @@ struct DropoutRow {
   void* out;
 };
 
-namespace baseline {
-void DropRow(const DropoutRow& row);
-}
-namespace avx2 {
-void DropRow(const DropoutRow& row);
-}
-namespace avx512 {
-void DropRow(const DropoutRow& row);
-}
+TESSERA_DECLARE_FOR_EVERY_ISA(void DropRow(const DropoutRow& row);)
 
 }  // namespace tessera
 

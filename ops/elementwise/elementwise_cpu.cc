@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <type_traits>
 
+#include "core/cpu/every_isa.h"
 #include "core/cpu/row_kernels.h"
 #include "core/strided_loop.h"
 #include "ops/elementwise/elementwise.h"
@@ -10,9 +11,7 @@
 namespace tessera {
 namespace {
 
-const ElementwiseRows& Rows() {
-  return ForActiveIsa(baseline::kElementwiseRows, avx2::kElementwiseRows, avx512::kElementwiseRows);
-}
+const ElementwiseRows& Rows() { return ForActiveIsa(TESSERA_FOR_EVERY_ISA(kElementwiseRows)); }
 
 // A row of an operand as the row functions want it: adjacent elements, or one that repeats. Those
 // that lie apart are gathered, some at a time, on the stack: memory of each thread for whole pieces

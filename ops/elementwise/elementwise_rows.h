@@ -5,6 +5,7 @@
 
 #include <cstdint>
 
+#include "core/cpu/every_isa.h"
 #include "core/cpu/row_type.h"
 #include "core/formula.h"
 #include "ops/elementwise/activations.h"
@@ -92,15 +93,7 @@ struct ElementwiseRows {
                  bool b_repeats, void* out, int64_t n);
 };
 
-namespace baseline {
-extern const ElementwiseRows kElementwiseRows;
-}
-namespace avx2 {
-extern const ElementwiseRows kElementwiseRows;
-}
-namespace avx512 {
-extern const ElementwiseRows kElementwiseRows;
-}
+TESSERA_DECLARE_FOR_EVERY_ISA(extern const ElementwiseRows kElementwiseRows;)
 
 }  // namespace tessera
 

@@ -213,7 +213,7 @@ TEST(ElementwiseTest, PowOfTwoTensors) {
 template <typename Check>
 void ForEachIsa(Check check) {
   const CpuIsa best = ActiveIsa();
-  for (const CpuIsa isa : {CpuIsa::kBaseline, CpuIsa::kAvx2, CpuIsa::kAvx512}) {
+  for (const CpuIsa isa : kKernelIsas) {
     if (isa > best) continue;
     SetActiveIsa(isa);
     check(CpuIsaName(isa));

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "core/cpu/every_isa.h"
 #include "core/cpu/row_kernels.h"
 #include "core/thread_pool.h"
 #include "ops/loss/loss_formulas.h"
@@ -9,9 +10,7 @@ namespace {
 
 constexpr int64_t kGrain = 16384;
 
-const LossRows& Rows() {
-  return ForActiveIsa(baseline::kLossRows, avx2::kLossRows, avx512::kLossRows);
-}
+const LossRows& Rows() { return ForActiveIsa(TESSERA_FOR_EVERY_ISA(kLossRows)); }
 
 // Element `i` of a tensor of a dtype.
 const void* At(const void* data, DType dtype, int64_t i) {

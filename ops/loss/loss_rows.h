@@ -5,6 +5,7 @@
 
 #include <cstdint>
 
+#include "core/cpu/every_isa.h"
 #include "core/cpu/row_type.h"
 
 namespace tessera {
@@ -29,15 +30,7 @@ struct LossRows {
                    bool repeats, const void* x, const void* t, void* out, int64_t n);
 };
 
-namespace baseline {
-extern const LossRows kLossRows;
-}
-namespace avx2 {
-extern const LossRows kLossRows;
-}
-namespace avx512 {
-extern const LossRows kLossRows;
-}
+TESSERA_DECLARE_FOR_EVERY_ISA(extern const LossRows kLossRows;)
 
 }  // namespace tessera
 

@@ -8,6 +8,8 @@
 
 #include <cstdint>
 
+#include "core/cpu/every_isa.h"
+
 namespace tessera {
 
 // kBFloat16Pairs is bfloat16 in a product of bfloat16 by bfloat16, which takes k by pairs (below).
@@ -75,18 +77,9 @@ struct GemmKernels {
 
 inline constexpr int64_t kSkinnyRows = 8;
 
-namespace baseline {
-extern const GemmKernels<float> kGemmFloat;
-extern const GemmKernels<double> kGemmDouble;
-}  // namespace baseline
-namespace avx2 {
-extern const GemmKernels<float> kGemmFloat;
-extern const GemmKernels<double> kGemmDouble;
-}  // namespace avx2
-namespace avx512 {
-extern const GemmKernels<float> kGemmFloat;
-extern const GemmKernels<double> kGemmDouble;
-}  // namespace avx512
+TESSERA_DECLARE_FOR_EVERY_ISA(extern const GemmKernels<float> kGemmFloat;
+                              extern const GemmKernels<double> kGemmDouble;)
+// On x86-64.
 namespace avx512bf16 {
 extern const GemmKernels<float> kGemmPairs;
 }  // namespace avx512bf16

@@ -5,8 +5,6 @@
 #ifndef TESSERA_OPS_MATMUL_GEMM_PRODUCT_H_
 #define TESSERA_OPS_MATMUL_GEMM_PRODUCT_H_
 
-#include <xmmintrin.h>
-
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
@@ -14,6 +12,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "core/cpu/float_control.h"
 #include "core/cpu/scratch.h"
 #include "core/thread_pool.h"
 #include "ops/matmul/gemm.h"
@@ -119,14 +118,13 @@ class PairScope {
 
  private:
   __attribute__((noinline)) void Enter() {
-    constexpr unsigned kFlush = 0x8040;  // results, operands
-    before_ = _mm_getcsr();
-    _mm_setcsr(before_ | kFlush);
+    before_ = FloatControl();
+    SetFloatControl(before_ | kFlushSubnormals);
   }
-  __attribute__((noinline)) void Leave() const { _mm_setcsr(before_); }
+  __attribute__((noinline)) void Leave() const { SetFloatControl(before_); }
 
   const bool pairs_;
-  unsigned before_ = 0;
+  FloatControlWord before_ = 0;
 };
 
 // While it lives, this thread may also use tiles.

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 
+#include "core/cpu/every_isa.h"
 #include "core/cpu_isa.h"
 #include "core/dtype.h"
 #include "ops/matmul/gemm_kernel.h"
@@ -17,14 +18,12 @@ template <typename E>
 const GemmKernels<E>& SelectGemmKernels();
 template <>
 inline const GemmKernels<float>& SelectGemmKernels<float>() {
-  constexpr IsaTable<const GemmKernels<float>> kKernels{&baseline::kGemmFloat, &avx2::kGemmFloat,
-                                                        &avx512::kGemmFloat};
+  constexpr IsaTable<const GemmKernels<float>> kKernels{TESSERA_FOR_EVERY_ISA(kGemmFloat)};
   return *kKernels.Select();
 }
 template <>
 inline const GemmKernels<double>& SelectGemmKernels<double>() {
-  constexpr IsaTable<const GemmKernels<double>> kKernels{&baseline::kGemmDouble, &avx2::kGemmDouble,
-                                                         &avx512::kGemmDouble};
+  constexpr IsaTable<const GemmKernels<double>> kKernels{TESSERA_FOR_EVERY_ISA(kGemmDouble)};
   return *kKernels.Select();
 }
 

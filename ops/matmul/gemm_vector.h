@@ -14,7 +14,7 @@ namespace tessera::TESSERA_ISA {
 
 // Rows and vectors per row of a tile: the accumulators, a row of B and one broadcast of A fill the
 // registers (24 + 3 + 1 of 32, or 12 + 3 + 1 of 16).
-#if defined(TESSERA_ISA_AVX512)
+#if defined(TESSERA_ISA_AVX512) || defined(TESSERA_ISA_NEON)
 constexpr int kTileRows = 8;
 #else
 constexpr int kTileRows = 4;

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <type_traits>
 
+#include "core/cpu/every_isa.h"
 #include "core/cpu/row_kernels.h"
 #include "core/thread_pool.h"
 #include "ops/norm/norm_kernel.h"
@@ -11,9 +12,7 @@
 namespace tessera {
 namespace {
 
-const NormRows& Rows() {
-  return ForActiveIsa(baseline::kNormRows, avx2::kNormRows, avx512::kNormRows);
-}
+const NormRows& Rows() { return ForActiveIsa(TESSERA_FOR_EVERY_ISA(kNormRows)); }
 
 // Row `i` of a matrix that may be absent.
 template <typename P>

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 
+#include "core/cpu/every_isa.h"
 #include "core/cpu/row_type.h"
 
 namespace tessera {
@@ -48,15 +49,7 @@ struct NormRows {
   void (*backward)(const NormGradRow& row);
 };
 
-namespace baseline {
-extern const NormRows kNormRows;
-}
-namespace avx2 {
-extern const NormRows kNormRows;
-}
-namespace avx512 {
-extern const NormRows kNormRows;
-}
+TESSERA_DECLARE_FOR_EVERY_ISA(extern const NormRows kNormRows;)
 
 }  // namespace tessera
 

@@ -60,9 +60,13 @@ TESSERA_SIMD const uint8_t* BlockAt(QuantType type, const uint8_t* p, int64_t be
          (type == QuantType::kInt8 ? begin % kGroup : 0);
 }
 
+#if defined(TESSERA_ISA_NEON)
+TESSERA_SIMD int32x4_t Load16(const uint8_t* p) { return vreinterpretq_s32_u8(vld1q_u8(p)); }
+#else
 TESSERA_SIMD __m128i Load16(const uint8_t* p) {
   return _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
 }
+#endif
 TESSERA_SIMD uint32_t Word(const uint8_t* p) {
   uint32_t word;
   __builtin_memcpy(&word, p, 4);
@@ -269,9 +273,13 @@ TESSERA_SIMD void SumQuarters(VecI (&s)[kLanes]) {
   s[1] = FromI(_mm256_permute2x128_si256(a, b, 0x31));
 }
 
-#else
+#else  // 4 lanes: neon, baseline
 
+#if defined(TESSERA_ISA_NEON)
+constexpr int kMostRows = 4;
+#else
 constexpr int kMostRows = 2;
+#endif
 
 constexpr int32_t ZeroOf(QuantType type) { return LayoutOf(type).zero; }
 
@@ -290,9 +298,6 @@ template <int kRun>
 TESSERA_SIMD VecI Run(const uint8_t* p, int64_t) {
   return FromI(Load16(p));
 }
-TESSERA_SIMD VecI ShiftEach(VecI v, VecI by) {
-  return FromI(_mm_srl_epi32(RawOf(v), _mm_cvtsi32_si128(by.v[0])));
-}
 TESSERA_SIMD VecI SingleBits(const uint8_t* p, int64_t, int64_t c) {
   // Byte i keeps bit i. Adding 0x7f then sets the top bit of every byte that is not zero.
   const auto eight = [](uint64_t byte) {
@@ -300,7 +305,49 @@ TESSERA_SIMD VecI SingleBits(const uint8_t* p, int64_t, int64_t c) {
     return static_cast<int64_t>((bits + 0x7f7f7f7f7f7f7f7f) >> 7 & 0x0101010101010101);
   };
   const uint8_t* const from = p + c % kGroup / 8;
-  return FromI(_mm_set_epi64x(eight(from[1]), eight(from[0])));
+  typedef int64_t Pair __attribute__((vector_size(16)));
+  return {(RawI)Pair{eight(from[0]), eight(from[1])}};
+}
+
+TESSERA_SIMD VecI Sixteens(const uint8_t* p, int64_t) { return FromI(Load16(p)); }
+
+template <QuantType kType>
+TESSERA_SIMD VecI Bytes(const uint8_t* p, int64_t begin) {
+  const uint8_t* const block = BlockAt(kType, p, begin);
+  if constexpr (kType == QuantType::kInt8) return FromI(Load16(block));
+  return FromI(Load16(block + 2 + begin % kGroup));
+}
+
+#if defined(TESSERA_ISA_NEON)
+
+TESSERA_SIMD int8x16_t BytesOf(VecI v) { return vreinterpretq_s8_s32(RawOf(v)); }
+
+TESSERA_SIMD VecI ShiftEach(VecI v, VecI by) {
+  return FromI(
+      vreinterpretq_s32_u32(vshlq_u32(vreinterpretq_u32_s32(RawOf(v)), vnegq_s32(RawOf(by)))));
+}
+TESSERA_SIMD VecI Iq4(VecI v) {
+  return FromI(
+      vreinterpretq_s32_s8(vqtbl1q_s8(vld1q_s8(kIq4Numbers), vreinterpretq_u8_s8(BytesOf(v)))));
+}
+
+TESSERA_SIMD void SumQuarters(VecI (&s)[kLanes]) {
+  s[0] =
+      FromI(vpaddq_s32(vpaddq_s32(RawOf(s[0]), RawOf(s[1])), vpaddq_s32(RawOf(s[2]), RawOf(s[3]))));
+}
+
+// Weights without a sign are below 128, so that they are the same with one.
+template <QuantType kType>
+TESSERA_SIMD VecI Dot(VecI from, VecI w, VecI x) {
+  const int16x8_t lower = vmull_s8(vget_low_s8(BytesOf(w)), vget_low_s8(BytesOf(x)));
+  const int16x8_t upper = vmull_high_s8(BytesOf(w), BytesOf(x));
+  return from + FromI(vpaddq_s32(vpaddlq_s16(lower), vpaddlq_s16(upper)));
+}
+
+#else
+
+TESSERA_SIMD VecI ShiftEach(VecI v, VecI by) {
+  return FromI(_mm_srl_epi32(RawOf(v), _mm_cvtsi32_si128(by.v[0])));
 }
 TESSERA_SIMD VecI Iq4(VecI v) {
   int8_t bytes[16];
@@ -309,8 +356,6 @@ TESSERA_SIMD VecI Iq4(VecI v) {
   __builtin_memcpy(&v, bytes, 16);
   return v;
 }
-
-TESSERA_SIMD VecI Sixteens(const uint8_t* p, int64_t) { return FromI(Load16(p)); }
 
 TESSERA_SIMD void SumQuarters(VecI (&s)[kLanes]) {
   const auto sum = [](auto a, auto b) __attribute__((always_inline)) {
@@ -331,12 +376,7 @@ TESSERA_SIMD VecI Dot(VecI from, VecI w, VecI x) {
   return from + FromI(_mm_madd_epi16(even(w), even(x))) + FromI(_mm_madd_epi16(odd(w), odd(x)));
 }
 
-template <QuantType kType>
-TESSERA_SIMD VecI Bytes(const uint8_t* p, int64_t begin) {
-  const uint8_t* const block = BlockAt(kType, p, begin);
-  if constexpr (kType == QuantType::kInt8) return FromI(Load16(block));
-  return FromI(Load16(block + 2 + begin % kGroup));
-}
+#endif  // neon
 
 #endif
 

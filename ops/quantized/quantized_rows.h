@@ -60,6 +60,11 @@ struct QuantizedRows {
   void (*finish)(RowType row_type, const float* y, const void* bias, int64_t n, void* out);
 };
 
+#if defined(__aarch64__)
+namespace neon {
+extern const QuantizedRows kQuantizedRows;
+}  // namespace neon
+#else
 namespace baseline {
 extern const QuantizedRows kQuantizedRows;
 }  // namespace baseline
@@ -69,6 +74,7 @@ extern const QuantizedRows kQuantizedRows;
 namespace avx512vnni {
 extern const QuantizedRows kQuantizedRows;
 }  // namespace avx512vnni
+#endif
 
 }  // namespace tessera
 

@@ -268,7 +268,7 @@ TEST_P(QuantizedTest, ProductsAreThoseOfTheReference) {
           for (int64_t j = 0; j < outputs; ++j) {
             const float expected = Reference(w_rows[static_cast<size_t>(j)], row, type_);
             const float found = y.data<float>()[i * outputs + j];
-            if (isa == CpuIsa::kBaseline) {
+            if (!HasFma(isa)) {
               EXPECT_NEAR(found, expected, 1e-4) << CpuIsaName(isa);
             } else {
               EXPECT_EQ(found, expected)

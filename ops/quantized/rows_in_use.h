@@ -9,8 +9,12 @@
 namespace tessera {
 
 inline const QuantizedRows& QuantizedRowsInUse() {
+#if defined(__aarch64__)
+  constexpr IsaTable<const QuantizedRows> kRows{&neon::kQuantizedRows};
+#else
   constexpr IsaTable<const QuantizedRows> kRows{&baseline::kQuantizedRows, &avx2::kQuantizedRows,
                                                 nullptr, &avx512vnni::kQuantizedRows};
+#endif
   return *kRows.Select();
 }
 

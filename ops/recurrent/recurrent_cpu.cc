@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "core/cpu/every_isa.h"
 #include "core/cpu/row_kernels.h"
 #include "core/thread_pool.h"
 #include "ops/recurrent/recurrent_element.h"
@@ -18,9 +19,7 @@ struct Float64Math {
   }
 };
 
-const RecurrentRows& Rows() {
-  return ForActiveIsa(baseline::kRecurrentRows, avx2::kRecurrentRows, avx512::kRecurrentRows);
-}
+const RecurrentRows& Rows() { return ForActiveIsa(TESSERA_FOR_EVERY_ISA(kRecurrentRows)); }
 
 // Rows of a step that a thread takes at once.
 int64_t Grain(int64_t hidden) { return std::max<int64_t>(1, 4096 / std::max<int64_t>(hidden, 1)); }

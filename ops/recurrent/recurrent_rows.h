@@ -6,6 +6,7 @@
 
 #include <cstdint>
 
+#include "core/cpu/every_isa.h"
 #include "core/cpu/row_type.h"
 
 namespace tessera {
@@ -63,15 +64,7 @@ struct RecurrentRows {
   void (*backward)(const RecurrentGradRow& row);
 };
 
-namespace baseline {
-extern const RecurrentRows kRecurrentRows;
-}
-namespace avx2 {
-extern const RecurrentRows kRecurrentRows;
-}
-namespace avx512 {
-extern const RecurrentRows kRecurrentRows;
-}
+TESSERA_DECLARE_FOR_EVERY_ISA(extern const RecurrentRows kRecurrentRows;)
 
 }  // namespace tessera
 

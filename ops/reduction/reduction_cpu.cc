@@ -4,6 +4,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "core/cpu/every_isa.h"
 #include "core/cpu/row_kernels.h"
 #include "core/thread_pool.h"
 #include "ops/reduction/reduction_kernel.h"
@@ -18,7 +19,7 @@ constexpr int64_t kRowChunk = 16384;
 constexpr int64_t kColumnChunk = 128;
 constexpr int64_t kColumnBlock = 256;
 
-const SumRows& Rows() { return ForActiveIsa(baseline::kSumRows, avx2::kSumRows, avx512::kSumRows); }
+const SumRows& Rows() { return ForActiveIsa(TESSERA_FOR_EVERY_ISA(kSumRows)); }
 
 template <typename T>
 void SumVectors(const SumArgs& args) {

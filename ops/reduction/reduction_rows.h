@@ -5,6 +5,7 @@
 
 #include <cstdint>
 
+#include "core/cpu/every_isa.h"
 #include "core/cpu/row_type.h"
 
 namespace tessera {
@@ -16,15 +17,7 @@ struct SumRows {
   void (*columns)(RowType type, const void* x, int64_t stride, int64_t rows, int64_t n, float* out);
 };
 
-namespace baseline {
-extern const SumRows kSumRows;
-}
-namespace avx2 {
-extern const SumRows kSumRows;
-}
-namespace avx512 {
-extern const SumRows kSumRows;
-}
+TESSERA_DECLARE_FOR_EVERY_ISA(extern const SumRows kSumRows;)
 
 }  // namespace tessera
 

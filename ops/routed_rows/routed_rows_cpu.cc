@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "core/cpu/every_isa.h"
 #include "core/cpu/row_kernels.h"
 #include "core/thread_pool.h"
 #include "ops/routed_rows/routed_rows_kernel.h"
@@ -10,9 +11,7 @@
 namespace tessera {
 namespace {
 
-const RoutedRowsRows& Rows() {
-  return ForActiveIsa(baseline::kRoutedRowsRows, avx2::kRoutedRowsRows, avx512::kRoutedRowsRows);
-}
+const RoutedRowsRows& Rows() { return ForActiveIsa(TESSERA_FOR_EVERY_ISA(kRoutedRowsRows)); }
 
 // Tokens that are worth a task.
 int64_t Grain(int64_t each, int64_t width) {

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 
+#include "core/cpu/every_isa.h"
 #include "core/cpu/row_type.h"
 
 namespace tessera {
@@ -20,15 +21,7 @@ struct RoutedRowsRows {
   float (*dot)(RowType type, const void* a, const void* b, int64_t n);
 };
 
-namespace baseline {
-extern const RoutedRowsRows kRoutedRowsRows;
-}
-namespace avx2 {
-extern const RoutedRowsRows kRoutedRowsRows;
-}
-namespace avx512 {
-extern const RoutedRowsRows kRoutedRowsRows;
-}
+TESSERA_DECLARE_FOR_EVERY_ISA(extern const RoutedRowsRows kRoutedRowsRows;)
 
 }  // namespace tessera
 

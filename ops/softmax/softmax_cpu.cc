@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/cpu/every_isa.h"
 #include "core/cpu/row_kernels.h"
 #include "core/thread_pool.h"
 #include "ops/softmax/softmax_kernel.h"
@@ -10,9 +11,7 @@
 namespace tessera {
 namespace {
 
-const SoftmaxRows& Rows() {
-  return ForActiveIsa(baseline::kSoftmaxRows, avx2::kSoftmaxRows, avx512::kSoftmaxRows);
-}
+const SoftmaxRows& Rows() { return ForActiveIsa(TESSERA_FOR_EVERY_ISA(kSoftmaxRows)); }
 
 void ForwardDouble(bool log, const double* x, double* y, int64_t n) {
   const double max = *std::max_element(x, x + n);

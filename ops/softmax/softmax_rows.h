@@ -5,6 +5,7 @@
 
 #include <cstdint>
 
+#include "core/cpu/every_isa.h"
 #include "core/cpu/row_type.h"
 
 namespace tessera {
@@ -16,15 +17,7 @@ struct SoftmaxRows {
   void (*backward)(RowType type, bool log, const void* y, const void* dy, void* dx, int64_t n);
 };
 
-namespace baseline {
-extern const SoftmaxRows kSoftmaxRows;
-}
-namespace avx2 {
-extern const SoftmaxRows kSoftmaxRows;
-}
-namespace avx512 {
-extern const SoftmaxRows kSoftmaxRows;
-}
+TESSERA_DECLARE_FOR_EVERY_ISA(extern const SoftmaxRows kSoftmaxRows;)
 
 }  // namespace tessera
 

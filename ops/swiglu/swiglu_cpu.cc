@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "core/cpu/every_isa.h"
 #include "core/cpu/row_kernels.h"
 #include "core/thread_pool.h"
 #include "ops/swiglu/swiglu_formulas.h"
@@ -10,9 +11,7 @@ namespace {
 
 constexpr int64_t kGrain = 16384;  // elements that are worth a task
 
-const SwiGluRows& Rows() {
-  return ForActiveIsa(baseline::kSwiGluRows, avx2::kSwiGluRows, avx512::kSwiGluRows);
-}
+const SwiGluRows& Rows() { return ForActiveIsa(TESSERA_FOR_EVERY_ISA(kSwiGluRows)); }
 
 const void* At(const void* data, int64_t bytes) { return static_cast<const char*>(data) + bytes; }
 void* At(void* data, int64_t bytes) { return static_cast<char*>(data) + bytes; }

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 
+#include "core/cpu/every_isa.h"
 #include "core/cpu/row_type.h"
 
 namespace tessera {
@@ -16,15 +17,7 @@ struct SwiGluRows {
                    void* d_up, int64_t n);
 };
 
-namespace baseline {
-extern const SwiGluRows kSwiGluRows;
-}
-namespace avx2 {
-extern const SwiGluRows kSwiGluRows;
-}
-namespace avx512 {
-extern const SwiGluRows kSwiGluRows;
-}
+TESSERA_DECLARE_FOR_EVERY_ISA(extern const SwiGluRows kSwiGluRows;)
 
 }  // namespace tessera
 

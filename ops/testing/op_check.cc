@@ -232,7 +232,7 @@ namespace {
 void CheckCpu(const OpCheck& check) {
   CompareOnce(check, DType::kFloat64, false, Device::Cpu(), Concat(check.name, " float64"));
   const CpuIsa best = ActiveIsa();
-  for (const CpuIsa isa : {CpuIsa::kBaseline, CpuIsa::kAvx2, CpuIsa::kAvx512}) {
+  for (const CpuIsa isa : kKernelIsas) {
     if (isa > best) continue;
     SetActiveIsa(isa);
     for (const DType dtype : {DType::kFloat32, DType::kBFloat16, DType::kFloat16}) {

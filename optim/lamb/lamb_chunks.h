@@ -3,6 +3,7 @@
 #ifndef TESSERA_OPTIM_LAMB_LAMB_CHUNKS_H_
 #define TESSERA_OPTIM_LAMB_LAMB_CHUNKS_H_
 
+#include "core/cpu/every_isa.h"
 #include "optim/lamb/lamb_update.h"
 #include "optim/update_chunks.h"
 
@@ -16,18 +17,8 @@ struct LambChunk {
 
 // LambMoments: the moments of the gradients;  sums = {sum of w^2, sum of u^2}, "="
 // LambApply:   w -= lr * u
-namespace baseline {
-void LambMoments(const LambChunk& chunk, double* sums);
-void LambApply(const LambChunk& chunk);
-}  // namespace baseline
-namespace avx2 {
-void LambMoments(const LambChunk& chunk, double* sums);
-void LambApply(const LambChunk& chunk);
-}  // namespace avx2
-namespace avx512 {
-void LambMoments(const LambChunk& chunk, double* sums);
-void LambApply(const LambChunk& chunk);
-}  // namespace avx512
+TESSERA_DECLARE_FOR_EVERY_ISA(void LambMoments(const LambChunk& chunk, double* sums);
+                              void LambApply(const LambChunk& chunk);)
 
 }  // namespace tessera::optim
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "core/cpu/every_isa.h"
 #include "optim/lamb/lamb_chunks.h"
 #include "optim/lamb/lamb_kernel.h"
 #include "optim/update_cpu.h"
@@ -47,8 +48,7 @@ void ApplyDouble(const LambArgs& args, const LambUpdate::Step& step, const Updat
 void LambMomentsCpu(const LambArgs& args) {
   if (Skipped(args.scalars)) return;
   const LambUpdate::Step step = StepOf(args);
-  const auto moments =
-      ForActiveIsa(&baseline::LambMoments, &avx2::LambMoments, &avx512::LambMoments);
+  const auto moments = ForActiveIsa(TESSERA_FOR_EVERY_ISA(LambMoments));
   UpdateLoop(args.tensors).Run([&](size_t index, int64_t begin, int64_t n, int64_t chunk) {
     const UpdateTensor& t = args.tensors[index];
     double* sums = args.sums + 2 * chunk;
@@ -78,7 +78,7 @@ void LambNormsCpu(const LambArgs& args) {
 void LambApplyCpu(const LambArgs& args) {
   if (Skipped(args.scalars)) return;
   const LambUpdate::Step step = StepOf(args);
-  const auto apply = ForActiveIsa(&baseline::LambApply, &avx2::LambApply, &avx512::LambApply);
+  const auto apply = ForActiveIsa(TESSERA_FOR_EVERY_ISA(LambApply));
   UpdateLoop(args.tensors).Run([&](size_t index, int64_t begin, int64_t n, int64_t) {
     const UpdateTensor& t = args.tensors[index];
     const double rate = RateOf(args, index);

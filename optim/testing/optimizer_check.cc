@@ -379,7 +379,7 @@ void CheckGolden(const std::string& name, const GoldenCase& golden) {
   const auto rule = RuleOf(name, golden.options);
   const CpuIsa best = ActiveIsa();
   for (const Device& device : TestDevices()) {
-    for (const CpuIsa isa : {CpuIsa::kBaseline, CpuIsa::kAvx2, CpuIsa::kAvx512}) {
+    for (const CpuIsa isa : kKernelIsas) {
       if (isa > best || (!device.is_cpu() && isa != best)) continue;
       SetActiveIsa(isa);
       CompareWithGolden(name, *rule, golden, device);

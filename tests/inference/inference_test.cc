@@ -65,7 +65,7 @@ TEST(InferenceTest, TheTrainingLibraryHasNoAbseil) {
 // Shared libraries, those of libraries included. The last line is what sanitizers bring.
 TEST(InferenceTest, IsLinkedWithLittle) {
   const std::regex allowed(
-      "linux-vdso|ld-linux-x86-64|libc|libm|libstdc\\+\\+|libgcc_s"
+      "linux-vdso|ld-linux-(x86-64|aarch64)|libc|libm|libstdc\\+\\+|libgcc_s"
       "|libasan|libubsan|libtsan|libdl|librt|libpthread");
   std::set<std::string> libraries;
   for (const std::string& line : Lines(OutputOf("ldd " + kProgram))) {

@@ -36,7 +36,8 @@ constexpr int64_t kMostBytes = 4'340'000;
 // Debian 12 has it.
 constexpr int kGlibcMinor = 36;
 
-const std::set<std::string> kTheCLibrary = {"libc.so.6", "libm.so.6", "ld-linux-x86-64.so.2"};
+const std::set<std::string> kTheCLibrary = {"libc.so.6", "libm.so.6", "ld-linux-x86-64.so.2",
+                                            "ld-linux-aarch64.so.1"};
 
 TEST(LibraryTest, ShowsWhatTheHeaderDeclaresAndNothingElse) {
   const std::set<std::string> declared = DeclaredFunctions({kHeader});

@@ -17,7 +17,8 @@ constexpr char kShared[] = "runtime/libtessera_training.so";
 constexpr char kArchive[] = "runtime/libtessera_training.a";
 constexpr int64_t kMostBytes = 6'000'000;
 
-const std::set<std::string> kTheCLibrary = {"libc.so.6", "libm.so.6", "ld-linux-x86-64.so.2"};
+const std::set<std::string> kTheCLibrary = {"libc.so.6", "libm.so.6", "ld-linux-x86-64.so.2",
+                                            "ld-linux-aarch64.so.1"};
 
 TEST(TrainingLibraryTest, ShowsWhatBothHeadersDeclare) {
   const std::set<std::string> declared =

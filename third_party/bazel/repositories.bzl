@@ -78,4 +78,10 @@ def tessera_repositories():
         build_file = str(Label("//third_party:openmpi.BUILD")),
         path = "/usr/lib/x86_64-linux-gnu/openmpi",
     )
+    _declare(
+        native.new_local_repository,
+        "system_googletest",
+        build_file = str(Label("//third_party:googletest.BUILD")),
+        path = "/usr/src/googletest",
+    )
     _declare(cuda_toolkit, "system_cuda")

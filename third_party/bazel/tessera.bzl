@@ -48,7 +48,19 @@ _AVX512_FLAGS = [
     "-mprefer-vector-width=512",
 ]
 
-# What a source of tessera_isa_library is compiled for. `baseline` is any x86-64.
+_ARM64 = str(Label("//third_party/bazel:arm64"))
+
+# What makes other processors compute as x86-64 does: GCC would fuse a product and a sum wherever they
+# meet, and char has no sign on ARM64.
+_SAME_RESULTS = select({
+    _ARM64: [
+        "-ffp-contract=off",
+        "-fsigned-char",
+    ],
+    "//conditions:default": [],
+})
+
+# What a source of tessera_isa_library is compiled for. `baseline` is any x86-64, `neon` any ARM64.
 _ISA_FLAGS = {
     "baseline": [],
     "avx2": [
@@ -71,6 +83,7 @@ _ISA_FLAGS = {
         "-mamx-bf16",
         "-DTESSERA_ISA_AVX512=1",
     ],
+    "neon": [],
 }
 
 _FLOORS = [
@@ -109,17 +122,26 @@ def _visibility(given):
         return ["//visibility:public"]
     return given
 
-def system_library(name, libraries = [], defines = [], visibility = None):
+def system_library(name, libraries = [], defines = [], from_sources = None, visibility = None):
     """A library of the distribution.
 
     `libraries` are the names behind -l, users before providers; `defines` is what its headers need
-    to fit how it was built.
+    to fit how it was built. `from_sources` is the same library compiled here, for ARM64, whose
+    libraries the distribution does not install beside those of x86-64.
     """
+    linkopts = (["-Wl,--push-state,--as-needed"] + ["-l" + library for library in libraries] +
+                ["-Wl,--pop-state"]) if libraries else []
     native.cc_library(
         name = name,
         defines = defines,
-        linkopts = (["-Wl,--push-state,--as-needed"] + ["-l" + library for library in libraries] +
-                    ["-Wl,--pop-state"]) if libraries else [],
+        linkopts = select({
+            _ARM64: [],
+            "//conditions:default": linkopts,
+        }) if from_sources else linkopts,
+        deps = select({
+            _ARM64: [from_sources],
+            "//conditions:default": [],
+        }) if from_sources else [],
         visibility = visibility,
     )
 
@@ -140,7 +162,7 @@ def tessera_library(
         srcs = srcs,
         hdrs = hdrs,
         deps = deps,
-        copts = _WARNINGS + size_copts() + copts,
+        copts = _WARNINGS + _SAME_RESULTS + size_copts() + copts,
         linkopts = linkopts,
         alwayslink = alwayslink,
         linkstatic = True,
@@ -161,9 +183,12 @@ def tessera_isa_library(
         **kwargs):
     """Compiles each source once per instruction set; one library holds the results.
 
-    The source sees TESSERA_ISA (baseline, avx2, avx512, avx512vnni, avx512bf16 or amx: the name of
-    the namespace its code stands in) and, for #if, TESSERA_ISA_BASELINE, ..., TESSERA_ISA_AMX = 1;
-    the last three have TESSERA_ISA_AVX512 as well. It
+    `isas` are those of x86-64. On ARM64 a source is compiled for `neon` instead, if it is for
+    `baseline`, and for nothing otherwise.
+
+    The source sees TESSERA_ISA (baseline, avx2, avx512, avx512vnni, avx512bf16, amx or neon: the
+    name of the namespace its code stands in) and, for #if, TESSERA_ISA_BASELINE, ...,
+    TESSERA_ISA_NEON = 1; those after avx512 on x86-64 have TESSERA_ISA_AVX512 as well. It
     includes intrinsics, <cstdint>, <cstddef> and headers of raw pointers only: an inline function
     of a library or of std compiled here could be merged with another file's copy and be an
     illegal instruction on an older processor. core/cpu_isa.h chooses among the results.
@@ -171,8 +196,8 @@ def tessera_isa_library(
     `level_for_size` is the level of optimisation in libraries for other programs (for_size.bzl):
     "-Os" where the time goes elsewhere.
     """
-    parts = []
-    for isa in isas:
+    parts = {}
+    for isa in isas + (["neon"] if "baseline" in isas else []):
         part = name + "_" + isa
         native.cc_library(
             name = part,
@@ -192,14 +217,20 @@ def tessera_isa_library(
                 # What only processors of before 2013 run counts by its size there.
             ] + size_copts_of_kernels("-Os" if isa == "baseline" else level_for_size) + copts,
             linkstatic = True,
+            # Which of them can be compiled, the processor says.
+            tags = ["manual"],
             visibility = ["//visibility:private"],
             **kwargs
         )
-        parts.append(":" + part)
+        parts[isa] = ":" + part
+    neon = parts.pop("neon", None)
     native.cc_library(
         name = name,
         hdrs = hdrs,
-        deps = parts,
+        deps = select({
+            _ARM64: [neon] if neon else [],
+            "//conditions:default": parts.values(),
+        }),
         visibility = _visibility(visibility),
         **kwargs
     )
@@ -211,7 +242,7 @@ def tessera_test(name, srcs, deps = [], copts = [], size = "small", **kwargs):
         size = size,
         srcs = srcs,
         deps = deps + [Label("//third_party:gtest")],
-        copts = _WARNINGS + copts,
+        copts = _WARNINGS + _SAME_RESULTS + copts,
         linkstatic = True,
         visibility = ["//visibility:private"],
         **kwargs
@@ -227,7 +258,7 @@ def tessera_mpi_test(name, srcs, ranks, deps = [], copts = [], args = [], size =
         name = name,
         srcs = srcs,
         deps = deps + [Label("//third_party:gtest")],
-        copts = _WARNINGS + copts,
+        copts = _WARNINGS + _SAME_RESULTS + copts,
         linkstatic = True,
         testonly = True,
         visibility = ["//visibility:private"],
@@ -249,7 +280,7 @@ def tessera_binary(name, srcs, deps = [], copts = [], visibility = None, **kwarg
         name = name,
         srcs = srcs,
         deps = deps,
-        copts = _WARNINGS + copts,
+        copts = _WARNINGS + _SAME_RESULTS + copts,
         visibility = _visibility(visibility),
         **kwargs
     )
