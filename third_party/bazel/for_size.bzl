@@ -45,6 +45,10 @@ def size_copts():
         "--param=ssp-buffer-size=17",
     ])
 
+def size_copts_of_c():
+    """Compiler options of C from elsewhere that is not what the time goes to."""
+    return _for_size(["-Oz"])
+
 def size_copts_of_kernels(level):
     """Compiler options of a source that is compiled once per instruction set."""
     return _for_size([
