@@ -95,6 +95,7 @@ class DetectAnomaly {
 
 // --- Recording ---------------------------------------------------------------------------------
 
+class Engine;
 class GradRecord;
 class HookSetBase;
 
@@ -117,11 +118,14 @@ class GradContext {
   // has to be set: there is no gradient yet, a hook is to see that of this pass, or contributions
   // wait in a queue. Whoever writes into it bumps its storage's version.
   Tensor accumulator(int input) const;
+  // The same of any input, a result of the tape as well, in the input's dtype: what adds to a part
+  // of the gradient costs what the part does.
+  Tensor collected(int input) const;
 
  private:
   friend class Engine;
-  const std::vector<std::shared_ptr<GradRecord>>* leaves_ =
-      nullptr;  // nullptr: none may be added to
+  Engine* engine_ = nullptr;  // nullptr: nothing may be added to in place
+  const std::vector<std::shared_ptr<GradRecord>>* records_ = nullptr;
   const std::vector<Tensor>* grads_ = nullptr;
   const std::vector<bool>* needs_ = nullptr;
   std::vector<Tensor>* results_ = nullptr;

@@ -38,6 +38,18 @@ class Engine : public std::enable_shared_from_this<Engine> {
     }
   }
 
+  // What has come for a record, where more may be added to it in place; undefined where not.
+  Tensor SumOf(const GradRecord& record) {
+    if (record.node == nullptr) {
+      return AddsAtOnce() && !Hooked(record.grad_hooks) ? record.grad : Tensor();
+    }
+    const auto found = flowing_.find(record.node.get());
+    if (found == flowing_.end()) return Tensor();
+    Flow& flow = found->second[record.output];
+    flow.owned = flow.owned || (flow.sum.defined() && IsWholeAndExclusive(flow.sum));
+    return flow.owned ? flow.sum : Tensor();
+  }
+
  private:
   // The gradient of one output of a node that has not run yet.
   struct Flow {
@@ -195,7 +207,10 @@ class Engine : public std::enable_shared_from_this<Engine> {
       context.needs_ = &needs;
       context.results_ = &results;
       context.answered_ = &answered;
-      if (AddsAtOnce() && watcher == nullptr) context.leaves_ = &records;
+      if (watcher == nullptr) {
+        context.engine_ = this;
+        context.records_ = &records;
+      }
       Attributed(origin, [&] { fn(context); });
     }
     for (size_t i = 0; i < records.size(); ++i) {
@@ -289,6 +304,12 @@ class Engine : public std::enable_shared_from_this<Engine> {
     }
   }
 
+  // Whether nobody else sees the memory of a gradient, which is all of its storage.
+  static bool IsWholeAndExclusive(const Tensor& grad) {
+    return grad.is_contiguous() && grad.is_exclusive() &&
+           grad.nbytes() == static_cast<int64_t>(grad.storage()->bytes());
+  }
+
   static void AddToLeaf(GradRecord* record, Tensor grad) {
     if (record->grad.defined()) {
       AddInto(record->grad, grad);
@@ -301,9 +322,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
       record->grad = buffer;
       return;
     }
-    const bool exclusive = grad.is_contiguous() && grad.is_exclusive() &&
-                           grad.nbytes() == static_cast<int64_t>(grad.storage()->bytes());
-    if (exclusive && grad.dtype() == record->grad_dtype) {
+    if (IsWholeAndExclusive(grad) && grad.dtype() == record->grad_dtype) {
       record->grad = std::move(grad);
     } else {
       record->grad = CastCopy(grad, record->grad_dtype);
@@ -336,13 +355,15 @@ class Engine : public std::enable_shared_from_this<Engine> {
 };
 
 Tensor GradContext::accumulator(int input) const {
-  if (leaves_ == nullptr || !needs(input)) return Tensor();
-  const GradRecord& record = *(*leaves_)[input];
-  if (record.node != nullptr || Hooked(record.grad_hooks) || !record.grad.defined()) {
-    return Tensor();
-  }
-  (*answered_)[input] = true;
-  return record.grad;
+  const bool leaf = records_ != nullptr && needs(input) && (*records_)[input]->node == nullptr;
+  return leaf ? collected(input) : Tensor();
+}
+
+Tensor GradContext::collected(int input) const {
+  if (engine_ == nullptr || !needs(input)) return Tensor();
+  Tensor sum = engine_->SumOf(*(*records_)[input]);
+  if (sum.defined()) (*answered_)[input] = true;
+  return sum;
 }
 
 void WeightGradQueue::Run(size_t count) {

@@ -55,6 +55,14 @@ Tensor::Tensor(std::shared_ptr<Storage> storage, const Shape& shape, const Shape
     : impl_(std::make_shared<Impl>(Impl{std::move(storage), shape, strides, offset, shape.numel(),
                                         dtype, nullptr, nullptr})) {}
 
+Tensor Tensor::FromBlob(void* data, const Shape& shape, DType dtype, Device device,
+                        std::shared_ptr<void> owner) {
+  TESSERA_CHECK(data != nullptr || shape.numel() == 0, "from_blob", "no memory for shape ", shape);
+  const auto bytes = static_cast<size_t>(BytesOf(dtype, shape.numel()));
+  return Tensor(std::make_shared<Storage>(data, bytes, device, std::move(owner)), shape,
+                ContiguousStrides(shape), 0, dtype);
+}
+
 Tensor Tensor::Scalar(double value, DType dtype) { return Full({}, value, dtype); }
 
 bool Tensor::is_contiguous() const {

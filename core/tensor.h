@@ -17,6 +17,7 @@
 #include <memory>
 #include <ostream>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -46,6 +47,17 @@ class Tensor {
   // A new CPU tensor with the given elements in row-major order.
   template <typename T>
   static Tensor FromVector(const std::vector<T>& values, const Shape& shape);
+  // Views a caller's memory, row-major, without copying: changes show on both sides. `owner` keeps
+  // it alive; without one the caller does, for as long as there is a tensor. What is const cannot
+  // be written to (Storage::ReadOnly). (torch::from_blob)
+  //
+  //   std::vector<float> pixels(3 * h * w);
+  //   Tensor x = Tensor::FromBlob(pixels.data(), {3, h, w});
+  template <typename T>
+  static Tensor FromBlob(T* data, const Shape& shape, std::shared_ptr<const void> owner = nullptr);
+  // The same by dtype and device: a pointer into a GPU's memory, say.
+  static Tensor FromBlob(void* data, const Shape& shape, DType dtype, Device device,
+                         std::shared_ptr<void> owner = nullptr);
   // A 0-d CPU tensor.
   static Tensor Scalar(double value, DType dtype = DType::kFloat32);
 
@@ -172,6 +184,18 @@ Tensor Tensor::FromVector(const std::vector<T>& values, const Shape& shape) {
   T* data = t.data<T>();
   for (size_t i = 0; i < values.size(); ++i) data[i] = values[i];
   return t;
+}
+
+template <typename T>
+Tensor Tensor::FromBlob(T* data, const Shape& shape, std::shared_ptr<const void> owner) {
+  constexpr DType kDType = DTypeOf<std::remove_const_t<T>>::value;
+  if constexpr (std::is_const_v<T>) {
+    const auto bytes = static_cast<size_t>(BytesOf(kDType, shape.numel()));
+    return Tensor(Storage::ReadOnly(data, bytes, std::move(owner)), shape, ContiguousStrides(shape),
+                  0, kDType);
+  } else {
+    return FromBlob(data, shape, kDType, Device::Cpu(), std::const_pointer_cast<void>(owner));
+  }
 }
 
 template <typename T>

@@ -237,5 +237,28 @@ TEST(PlacementTest, AdjacentPiecesAreOneBox) {
   EXPECT_FALSE(first.is_whole());
 }
 
+TEST(TensorTest, FromBlobViewsTheCallersMemory) {
+  std::vector<float> values = {1, 2, 3, 4, 5, 6};
+  const Tensor x = Tensor::FromBlob(values.data(), {2, 3});
+  EXPECT_EQ(x.raw_data(), values.data());
+  values[4] = 50;
+  EXPECT_EQ(x.ToVector<float>(), values);
+  Fill(x, 7.0);
+  EXPECT_EQ(values, std::vector<float>(6, 7));
+  const std::vector<int64_t> fixed = {1, 2};
+  const Tensor y = Tensor::FromBlob(fixed.data(), {2});
+  EXPECT_EQ(y.dtype(), DType::kInt64);
+  EXPECT_EQ(y.ToVector<int64_t>(), fixed);
+  EXPECT_THROW(Fill(y, 0.0), Error);
+  auto owned = std::make_shared<std::vector<double>>(3, 1.5);
+  Tensor z = Tensor::FromBlob(owned->data(), {3}, owned);
+  const std::weak_ptr<std::vector<double>> watch = owned;
+  owned.reset();
+  EXPECT_EQ(z.ToVector<double>(), std::vector<double>(3, 1.5));
+  z = Tensor();
+  EXPECT_TRUE(watch.expired());
+  EXPECT_THROW(Tensor::FromBlob(static_cast<float*>(nullptr), {1}), Error);
+}
+
 }  // namespace
 }  // namespace tessera

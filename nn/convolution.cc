@@ -34,6 +34,10 @@ Tensor OrUndefined(const Parameter* p) { return p == nullptr ? Tensor() : p->ten
 Placement WeightOf(const Conv2dConfig& c) {
   return WeightOf({c.out_channels, c.in_channels, c.kernel.h, c.kernel.w}, c.groups);
 }
+// Of a transposed one the first two dims change places.
+Placement WeightOf(const ConvTranspose2dConfig& c) {
+  return WeightOf({c.in_channels, c.out_channels, c.kernel.h, c.kernel.w}, c.groups);
+}
 Placement WeightOf(const Conv1dConfig& c) {
   return WeightOf({c.out_channels, c.in_channels, c.kernel}, c.groups);
 }
@@ -50,6 +54,19 @@ Conv2d::Conv2d(const Conv2dConfig& c, const Scope& scope)
 Tensor Conv2d::Forward(const Tensor& x_NCHW) const {
   return Call(x_NCHW, [&] {
     return tessera::Conv2d(x_NCHW, Dense(weight_), OrUndefined(bias_), options_);
+  });
+}
+
+ConvTranspose2d::ConvTranspose2d(const ConvTranspose2dConfig& c, const Scope& scope)
+    : Module(scope),
+      options_{c.stride, c.padding, c.output_padding, c.dilation, c.groups},
+      weight_(AddParameter("weight", WeightOf(c), InitOf(c.weight_init, WeightOf(c)))) {
+  if (c.bias) bias_ = &AddParameter("bias", Placement::Whole({c.out_channels}), Init::Zeros());
+}
+
+Tensor ConvTranspose2d::Forward(const Tensor& x_NCHW) const {
+  return Call(x_NCHW, [&] {
+    return tessera::ConvTranspose2d(x_NCHW, Dense(weight_), OrUndefined(bias_), options_);
   });
 }
 

@@ -42,6 +42,33 @@ class Conv2d : public Module {
   Parameter* bias_ = nullptr;
 };
 
+// Of a ConvTranspose2d.
+struct ConvTranspose2dConfig {
+  int64_t in_channels = 0;
+  int64_t out_channels = 0;
+  Extent2d kernel = 1;
+  Extent2d stride = 1;
+  Extent2d padding = 0;
+  Extent2d output_padding = 0;
+  Extent2d dilation = 1;
+  int64_t groups = 1;
+  bool bias = true;
+  std::optional<Init> weight_init = std::nullopt;
+};
+
+// A transposed convolution, which makes pictures larger; `weight` [in, out / groups, kernel...].
+class ConvTranspose2d : public Module {
+ public:
+  ConvTranspose2d(const ConvTranspose2dConfig& config, const Scope& scope);
+  std::string_view kind() const override { return "ConvTranspose2d"; }
+  Tensor Forward(const Tensor& x_NCHW) const;
+
+ private:
+  const ConvTranspose2dOptions options_;
+  Parameter& weight_;
+  Parameter* bias_ = nullptr;
+};
+
 // Of a Conv1d.
 struct Conv1dConfig {
   int64_t in_channels = 0;

@@ -7,6 +7,7 @@
 #include "autograd/gradcheck.h"
 #include "nn/channel_norm.h"
 #include "nn/convolution.h"
+#include "nn/interpolate.h"
 #include "nn/running_statistics.h"
 #include "ops/testing/op_check.h"
 
@@ -36,6 +37,23 @@ TEST(VisionLayersTest, Gradients) {
                 Scope::Root(kDouble));
   CheckLayer(conv1d, RandomTensor({2, 4, 7}, 2),
              [&](const Tensor& in) { return conv1d.Forward(in); });
+  ConvTranspose2d transposed({.in_channels = 4,
+                              .out_channels = 6,
+                              .kernel = 3,
+                              .stride = 2,
+                              .padding = {1, 0},
+                              .output_padding = {1, 0},
+                              .groups = 2},
+                             Scope::Root(kDouble));
+  CheckLayer(transposed, x.Detach(), [&](const Tensor& in) { return transposed.Forward(in); });
+  EXPECT_EQ(transposed.Forward(x).shape(), (Shape{2, 6, 10, 7}));
+  for (const Interpolation mode : {Interpolation::kNearest, Interpolation::kBilinear}) {
+    Interpolate up({.scale = 2, .mode = mode}, Scope::Root(kDouble));
+    CheckLayer(up, x.Detach(), [&](const Tensor& in) { return up.Forward(in); });
+    EXPECT_EQ(up.Forward(x).shape(), (Shape{2, 4, 10, 6}));
+  }
+  Interpolate fixed({.size = Extent2d(3, 7)}, Scope::Root(kDouble));
+  EXPECT_EQ(fixed.Forward(x).shape(), (Shape{2, 4, 3, 7}));
   GroupNorm group_norm({.groups = 2, .channels = 4}, Scope::Root(kDouble));
   CheckLayer(group_norm, x.Detach(), [&](const Tensor& in) { return group_norm.Forward(in); });
   BatchNorm batch_norm({.channels = 4}, Scope::Root(kDouble));
@@ -60,6 +78,11 @@ TEST(VisionLayersTest, RefusesWhatDoesNotFit) {
   EXPECT_THROW(Conv2d({.in_channels = 3}, Scope::Root({})), Error);
   EXPECT_THROW(Conv1d({.in_channels = 3}, Scope::Root({})), Error);
   EXPECT_THROW(Conv2d({.out_channels = 4}, Scope::Root({})), Error);
+  EXPECT_THROW(ConvTranspose2d({.in_channels = 3, .out_channels = 4, .groups = 2}, Scope::Root({})),
+               Error);
+  EXPECT_THROW(Interpolate({}, Scope::Root({})), Error);
+  EXPECT_THROW(Interpolate({.size = Extent2d(2), .scale = 2}, Scope::Root({})), Error);
+  EXPECT_THROW(Interpolate({.scale = 2}, Scope::Root({})).Forward(Zeros({3, 4, 4})), Error);
 }
 
 }  // namespace

@@ -2,7 +2,6 @@
 #include "optim/parameter_groups.h"
 
 #include <algorithm>
-#include <utility>
 
 namespace tessera::optim {
 namespace {
@@ -44,17 +43,38 @@ bool MatchesPattern(std::string_view name, std::string_view pattern) {
   return p == pattern.size();
 }
 
+std::vector<ParameterGroup> GroupBy(const std::vector<Parameter>& parameters,
+                                    const std::vector<GroupRule>& rules) {
+  std::vector<ParameterGroup> groups;
+  for (const GroupRule& rule : rules) {
+    groups.push_back({.parameters = {},
+                      .weight_decay = rule.weight_decay,
+                      .lr_scale = rule.lr_scale,
+                      .name = rule.name});
+  }
+  for (const Parameter& parameter : parameters) {
+    const auto rule = std::find_if(rules.begin(), rules.end(), [&](const GroupRule& r) {
+      return r.takes == nullptr || r.takes(parameter);
+    });
+    TESSERA_CHECK(rule != rules.end(), "group_by", "no rule takes parameter '", parameter.name,
+                  "'; a last rule without `takes` has the rest");
+    groups[static_cast<size_t>(rule - rules.begin())].parameters.push_back(parameter);
+  }
+  std::erase_if(groups, [](const ParameterGroup& group) { return group.parameters.empty(); });
+  return groups;
+}
+
+std::vector<ParameterGroup> SplitByDecay(const std::vector<Parameter>& parameters,
+                                         double weight_decay,
+                                         const std::function<bool(const Parameter&)>& decays) {
+  return GroupBy(parameters, {{.name = "decay", .takes = decays, .weight_decay = weight_decay},
+                              {.name = "no_decay", .takes = nullptr}});
+}
+
 std::vector<ParameterGroup> SplitByDecay(const std::vector<Parameter>& parameters,
                                          const DecayOptions& options) {
-  ParameterGroup decay{.parameters = {}, .weight_decay = options.weight_decay, .name = "decay"};
-  ParameterGroup no_decay{.parameters = {}, .weight_decay = 0, .name = "no_decay"};
-  for (const Parameter& parameter : parameters) {
-    (Decays(parameter, options) ? decay : no_decay).parameters.push_back(parameter);
-  }
-  std::vector<ParameterGroup> groups;
-  if (!decay.parameters.empty()) groups.push_back(std::move(decay));
-  if (!no_decay.parameters.empty()) groups.push_back(std::move(no_decay));
-  return groups;
+  return SplitByDecay(parameters, options.weight_decay,
+                      [&](const Parameter& parameter) { return Decays(parameter, options); });
 }
 
 }  // namespace tessera::optim

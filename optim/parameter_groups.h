@@ -10,6 +10,7 @@
 #ifndef TESSERA_OPTIM_PARAMETER_GROUPS_H_
 #define TESSERA_OPTIM_PARAMETER_GROUPS_H_
 
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -30,6 +31,27 @@ struct DecayOptions {
 // out.
 std::vector<ParameterGroup> SplitByDecay(const std::vector<Parameter>& parameters,
                                          const DecayOptions& options);
+
+// The same with a rule of one's own in the place of names and ndim.
+//
+//   AdamW optimizer(SplitByDecay(ParametersOf(net), 0.1, [](const Parameter& p) {
+//                     return p.tensor.ndim() >= 2 && !p.table;
+//                   }), {.lr = 3e-4});
+std::vector<ParameterGroup> SplitByDecay(const std::vector<Parameter>& parameters,
+                                         double weight_decay,
+                                         const std::function<bool(const Parameter&)>& decays);
+
+// A group and what is in it.
+struct GroupRule {
+  std::string name;
+  std::function<bool(const Parameter&)> takes;  // nullptr: every one
+  double weight_decay = 0;
+  double lr_scale = 1;
+};
+// One group for each rule, in their order, without those that would be empty. A parameter is in the
+// first group that takes it; one that none takes throws Error with its name.
+std::vector<ParameterGroup> GroupBy(const std::vector<Parameter>& parameters,
+                                    const std::vector<GroupRule>& rules);
 
 // Whether the whole name matches a pattern of characters and "*".
 bool MatchesPattern(std::string_view name, std::string_view pattern);

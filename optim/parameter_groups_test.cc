@@ -35,6 +35,45 @@ TEST(ParameterGroupsTest, BiasesAndNormsDoNotDecay) {
   EXPECT_EQ(SplitByDecay({parameters[0]}, {.weight_decay = 0.1}).size(), 1u);
 }
 
+TEST(ParameterGroupsTest, ByAPredicate) {
+  const auto leaf = [](const Shape& shape) { return RequireGrad(Zeros(shape)); };
+  const std::vector<Parameter> parameters = {{.name = "wte", .tensor = leaf({4, 3}), .table = true},
+                                             {.name = "w", .tensor = leaf({3, 3})},
+                                             {.name = "b", .tensor = leaf({3})},
+                                             {.name = "w2", .tensor = leaf({3, 3})}};
+  const auto names = [](const ParameterGroup& group) {
+    std::string out;
+    for (const Parameter& p : group.parameters) out += p.name + " ";
+    return out;
+  };
+  auto groups = SplitByDecay(parameters, 0.1,
+                             [](const Parameter& p) { return p.tensor.ndim() >= 2 && !p.table; });
+  ASSERT_EQ(groups.size(), 2u);
+  EXPECT_EQ(names(groups[0]), "w w2 ");
+  EXPECT_EQ(groups[0].weight_decay, 0.1);
+  EXPECT_EQ(names(groups[1]), "wte b ");
+  EXPECT_EQ(groups[1].weight_decay, 0);
+
+  std::vector<GroupRule> rules = {
+      {.name = "tables", .takes = [](const Parameter& p) { return p.table; }, .lr_scale = 0.1},
+      {.name = "none", .takes = [](const Parameter&) { return false; }},
+      {.name = "matrices", .takes = [](const Parameter& p) { return p.tensor.ndim() > 1; }}};
+  try {
+    GroupBy(parameters, rules);
+    ADD_FAILURE() << "nobody takes b";
+  } catch (const Error& error) {
+    EXPECT_NE(error.detail().find("'b'"), std::string::npos) << error.what();
+  }
+  rules.push_back({.name = "rest", .takes = nullptr, .weight_decay = 0.5});
+  groups = GroupBy(parameters, rules);
+  ASSERT_EQ(groups.size(), 3u) << "an empty one is left out";
+  EXPECT_EQ(names(groups[0]), "wte ");
+  EXPECT_EQ(groups[0].lr_scale, 0.1);
+  EXPECT_EQ(names(groups[1]), "w w2 ");
+  EXPECT_EQ(groups[2].name, "rest");
+  EXPECT_EQ(groups[2].weight_decay, 0.5);
+}
+
 TEST(ParameterGroupsTest, Patterns) {
   EXPECT_TRUE(MatchesPattern("h.10.ln_1.weight", "h.*.ln_*.weight"));
   EXPECT_TRUE(MatchesPattern("abab", "*ab"));

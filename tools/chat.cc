@@ -72,7 +72,7 @@ Answer AnswerOf(ChatPartner partner) {
     TESSERA_ASSIGN_OR_RETURN(
         const std::vector<models::GenerationResult> results,
         models::Generate(
-            partner.model, {std::vector<int64_t>(ids.begin(), ids.end())}, config,
+            partner.model, {ids}, config,
             {.tokenizer = &partner.tokenizer, .on_token = show, .grammar = partner.grammar}));
     TESSERA_RETURN_IF_ERROR(WriteOut("\n"));
     return ReplaceInvalidUtf8(results[0].text);

@@ -67,6 +67,7 @@ class PipelineTokenizer : public Tokenizer {
   // the same.
   void EncodeTo(std::string_view text, const EncodeOptions& options,
                 std::vector<int32_t>* ids) const override;
+  using Tokenizer::Decode;
   std::string Decode(std::span<const int32_t> ids,
                      const DecodeOptions& options = {}) const override;
   // What the decoder makes of the token behind others. Words that are told apart by a suffix

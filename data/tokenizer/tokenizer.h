@@ -97,6 +97,10 @@ class Tokenizer {
   // a token (a model's padded vocabulary has some) give nothing.
   // WordPiece puts blanks between words.
   virtual std::string Decode(std::span<const int32_t> ids, const DecodeOptions& options = {}) const;
+  // Of ids as tensors and GenerationResult have them.
+  std::string Decode(const std::vector<int64_t>& ids, const DecodeOptions& options = {}) const {
+    return Decode(std::vector<int32_t>(ids.begin(), ids.end()), options);
+  }
 
   // The bytes of one token; empty for an id without one. Valid as long as the tokenizer.
   virtual std::string_view TokenBytes(int32_t id) const = 0;

@@ -106,14 +106,14 @@ Status WriteTogether(const Model& model, std::vector<TextRequest> requests,
 
 }  // namespace
 
-StatusOr<std::vector<GenerationResult>> Generate(const Model& model,
-                                                 const std::vector<std::vector<int64_t>>& prompts,
+StatusOr<std::vector<GenerationResult>> Generate(const Model& model, const Prompts& prompts,
                                                  const GenerationConfig& config,
                                                  const GenerateOptions& options) {
   TESSERA_RETURN_IF_ERROR(config.Validate());
-  Outcome outcome(prompts.size() * static_cast<size_t>(config.num_return_sequences), options);
+  Outcome outcome(prompts.rows().size() * static_cast<size_t>(config.num_return_sequences),
+                  options);
   std::vector<TextRequest> requests;
-  for (const std::vector<int64_t>& prompt : prompts) {
+  for (const std::vector<int64_t>& prompt : prompts.rows()) {
     for (int64_t i = 0; i < config.num_return_sequences; ++i) {
       requests.push_back(outcome.Request(std::ssize(requests), prompt, config));
     }

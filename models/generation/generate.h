@@ -4,8 +4,9 @@
 //   TESSERA_ASSIGN_OR_RETURN(GenerationConfig config, ReadGenerationConfig(folder,
 //   model->config())); config.max_new_tokens = 20;
 //   TESSERA_ASSIGN_OR_RETURN(std::vector<GenerationResult> results,
-//                            Generate(*model, {{15496, 995}}, config,
+//                            Generate(*model, {tokenizer->Encode("Hello world")}, config,
 //                                     {.tokenizer = tokenizer.get()}));
+//   std::string text = tokenizer->Decode(results[0].ids);         // as results[0].text
 //
 // Prompts may have different lengths: the rows of the key/value cache are aligned at their front,
 // so nothing is padded on the left and a row's tokens do not depend on the others. Rows that have
@@ -25,6 +26,7 @@
 #include "data/tokenizer/tokenizer.h"
 #include "models/generation/generation_config.h"
 #include "models/generation/lockstep.h"
+#include "models/generation/prompts.h"
 #include "models/generation/text_request.h"
 #include "models/model.h"
 
@@ -59,8 +61,7 @@ struct GenerateOptions {
 // prompt where the configuration names no token to begin with, a prompt that with its new tokens
 // exceeds the model's positions, stop strings without a tokenizer, a grammar without its tokenizer
 // or with beams, a model that does not generate. Internal when the model's logits are not finite.
-StatusOr<std::vector<GenerationResult>> Generate(const Model& model,
-                                                 const std::vector<std::vector<int64_t>>& prompts,
+StatusOr<std::vector<GenerationResult>> Generate(const Model& model, const Prompts& prompts,
                                                  const GenerationConfig& config,
                                                  const GenerateOptions& options = {});
 

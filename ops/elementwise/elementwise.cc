@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "autograd/autograd.h"
+#include "ops/cast/promotion.h"
 #include "ops/elementwise/elementwise_kernel.h"
 #include "ops/reduction/sum.h"
 
@@ -38,7 +39,8 @@ Tensor LaunchUnary(UnaryOp op, const Tensor& x, double scale = 1, double shift =
 }
 
 Tensor LaunchBinary(BinaryOp op, const char* name, const Tensor& a, const Tensor& b) {
-  TESSERA_CHECK(a.dtype() == b.dtype() && a.device() == b.device(), name, a, " and ", b);
+  TESSERA_CHECK(a.dtype() == b.dtype() && a.device() == b.device(), name,
+                "one device is needed, got ", a, " and ", b);
   const Shape shape = BroadcastShapes(a.shape(), b.shape(), name);
   Tensor out = Empty(shape, a.dtype(), a.device());
   if (out.numel() == 0) return out;
@@ -85,15 +87,21 @@ Tensor Unary(UnaryOp op, const char* name, const Tensor& x, double scale, double
   return y;
 }
 
-// The wider of two floating dtypes; bfloat16 with float16 gives float32.
-DType Promoted(const Tensor& a, const Tensor& b, const char* name) {
-  if (a.dtype() == b.dtype()) return a.dtype();
-  TESSERA_CHECK(IsFloating(a.dtype()) && IsFloating(b.dtype()), name, a, " and ", b);
-  if (a.dtype() == DType::kFloat64 || b.dtype() == DType::kFloat64) return DType::kFloat64;
-  return DType::kFloat32;
-}
-
 Tensor As(const Tensor& t, DType dtype) { return t.dtype() == dtype ? t : CastCopy(t, dtype); }
+
+// Whole numbers and masks, both of one dtype. Arithmetic is int64's, and wraps in narrower dtypes.
+Tensor OfIntegers(BinaryOp op, const char* name, const Tensor& a, const Tensor& b) {
+  if (op == BinaryOp::kMaximum || op == BinaryOp::kMinimum) {
+    const bool largest = op == BinaryOp::kMaximum;
+    return Where(Compare(a, b, largest ? Comparison::kGreater : Comparison::kLess), a, b);
+  }
+  TESSERA_CHECK(op == BinaryOp::kAdd || op == BinaryOp::kSub || op == BinaryOp::kMul, name,
+                "a floating dtype is needed, got ", a, " and ", b);
+  TESSERA_CHECK(op != BinaryOp::kSub || a.dtype() != DType::kBool, name, a, " and ", b,
+                ": masks are not subtracted; Compare(a, b, Comparison::kNotEqual) is where they "
+                "differ");
+  return As(LaunchBinary(op, name, As(a, DType::kInt64), As(b, DType::kInt64)), a.dtype());
+}
 
 using BinaryGrad = Tensor (*)(const Tensor& grad, const Tensor& a, const Tensor& b);
 
@@ -107,14 +115,10 @@ struct BinaryRule {
 };
 
 Tensor Binary(const BinaryRule& rule, const Tensor& a, const Tensor& b) {
-  const DType dtype = Promoted(a, b, rule.name);
-  if (!IsFloating(dtype)) {
-    const bool has_kernel =
-        dtype == DType::kInt64 &&
-        (rule.op == BinaryOp::kAdd || rule.op == BinaryOp::kSub || rule.op == BinaryOp::kMul);
-    TESSERA_CHECK(has_kernel, rule.name, "not supported for ", a, " and ", b);
-  }
-  Tensor y = LaunchBinary(rule.op, rule.name, As(a, dtype), As(b, dtype));
+  DType dtype = PromotedDType(a.dtype(), b.dtype());
+  if (rule.op == BinaryOp::kDiv && !IsFloating(dtype)) dtype = DType::kFloat32;
+  const auto compute = IsFloating(dtype) ? LaunchBinary : OfIntegers;
+  Tensor y = compute(rule.op, rule.name, As(a, dtype), As(b, dtype));
   if (AnyRequiresGrad({a, b})) {
     Record(
         rule.name, {a, b}, {y},
@@ -148,11 +152,17 @@ Tensor ExtremumShare(const Tensor& g, const Tensor& a, const Tensor& b, Comparis
 // A number beside x, of no dims, so that x keeps its own.
 Tensor NumberLike(const Tensor& x, double value) { return Full({}, value, x.dtype(), x.device()); }
 
+// Of a mask it gives int64.
 Tensor AffineOfIntegers(const Tensor& x, double scale, double shift) {
   TESSERA_CHECK(scale == std::floor(scale) && shift == std::floor(shift), "affine", x, " * ", scale,
-                " + ", shift, " is not made of integers");
-  return Add(Mul(x, NumberLike(x, scale)), NumberLike(x, shift));
+                " + ", shift, " is not made of whole numbers; Cast it to a floating dtype first");
+  const Tensor wide = As(x, DType::kInt64);
+  const Tensor y = Add(Mul(wide, NumberLike(wide, scale)), NumberLike(wide, shift));
+  return x.dtype() == DType::kBool ? y : As(y, x.dtype());
 }
+
+// A quotient of whole numbers is a fraction.
+Tensor Fractions(const Tensor& x) { return IsFloating(x.dtype()) ? x : As(x, DType::kFloat32); }
 
 }  // namespace
 
@@ -208,8 +218,7 @@ Tensor Minimum(const Tensor& a, const Tensor& b) {
 }
 
 Tensor Affine(const Tensor& x, double scale, double shift) {
-  if (x.dtype() == DType::kInt64) return AffineOfIntegers(x, scale, shift);
-  CheckFloating("affine", x);
+  if (!IsFloating(x.dtype())) return AffineOfIntegers(x, scale, shift);
   Tensor y = LaunchUnary(UnaryOp::kAffine, x, scale, shift);
   if (AnyRequiresGrad({x})) {
     Record("affine", {x}, {y},
@@ -218,10 +227,10 @@ Tensor Affine(const Tensor& x, double scale, double shift) {
   return y;
 }
 
-Tensor Div(const Tensor& x, double value) { return Affine(x, 1.0 / value, 0.0); }
+Tensor Div(const Tensor& x, double value) { return Affine(Fractions(x), 1.0 / value, 0.0); }
 
 Tensor Div(double value, const Tensor& x) {
-  return Unary(UnaryOp::kOver, "div", x, value, 0,
+  return Unary(UnaryOp::kOver, "div", Fractions(x), value, 0,
                [](const Tensor& g, const Tensor& at, double numerator, double) {
                  return Neg(Mul(g, Div(Div(numerator, at), at)));
                });
@@ -285,9 +294,14 @@ Tensor Rsqrt(const Tensor& x) {
   return Unary(UnaryOp::kRsqrt, "rsqrt", x, BinaryOp::kRsqrtGrad, true);
 }
 Tensor Square(const Tensor& x) {
+  if (!IsFloating(x.dtype())) return Mul(x, x);
   return Unary(UnaryOp::kSquare, "square", x, BinaryOp::kSquareGrad, false);
 }
-Tensor Abs(const Tensor& x) { return Unary(UnaryOp::kAbs, "abs", x, BinaryOp::kAbsGrad, false); }
+Tensor Abs(const Tensor& x) {
+  if (x.dtype() == DType::kBool) return x;
+  if (!IsFloating(x.dtype())) return Where(Compare(x, 0.0, Comparison::kLess), Neg(x), x);
+  return Unary(UnaryOp::kAbs, "abs", x, BinaryOp::kAbsGrad, false);
+}
 Tensor Tanh(const Tensor& x) { return Unary(UnaryOp::kTanh, "tanh", x, BinaryOp::kTanhGrad, true); }
 Tensor Sigmoid(const Tensor& x) {
   return Unary(UnaryOp::kSigmoid, "sigmoid", x, BinaryOp::kSigmoidGrad, true);
@@ -306,17 +320,19 @@ Tensor GeluTanh(const Tensor& x) {
   return Unary(UnaryOp::kGeluTanh, "gelu_tanh", x, BinaryOp::kGeluTanhGrad, false);
 }
 
-Tensor Where(const Tensor& condition, const Tensor& a, const Tensor& b) {
+Tensor Where(const Tensor& condition, const Tensor& given_a, const Tensor& given_b) {
   TESSERA_CHECK(condition.dtype() == DType::kBool || condition.dtype() == DType::kUInt8, "where",
                 "the condition must be bool or uint8, got ", condition);
-  TESSERA_CHECK(
-      a.dtype() == b.dtype() && a.device() == b.device() && a.device() == condition.device(),
-      "where", a, " and ", b);
+  const DType dtype = PromotedDType(given_a.dtype(), given_b.dtype());
+  const Tensor a = As(given_a, dtype);
+  const Tensor b = As(given_b, dtype);
+  TESSERA_CHECK(a.device() == b.device() && a.device() == condition.device(), "where",
+                "one device is needed, got ", condition, ", ", a, " and ", b);
   const Shape shape =
       BroadcastShapes(BroadcastShapes(a.shape(), b.shape(), "where"), condition.shape(), "where");
-  Tensor y = Empty(shape, a.dtype(), a.device());
+  Tensor y = Empty(shape, dtype, a.device());
   if (y.numel() > 0) {
-    where_kernel.Launch(a.device(), {.dtype = a.dtype(),
+    where_kernel.Launch(a.device(), {.dtype = dtype,
                                      .shape = shape,
                                      .condition = static_cast<const uint8_t*>(Data(condition)),
                                      .condition_strides = StretchedStrides(condition, shape),
@@ -326,13 +342,17 @@ Tensor Where(const Tensor& condition, const Tensor& a, const Tensor& b) {
                                      .b_strides = StretchedStrides(b, shape),
                                      .out = y.raw_data()});
   }
-  if (AnyRequiresGrad({a, b})) {
-    Record("where", {condition, a, b}, {y},
-           [condition = SavedTensor(condition), a_shape = a.shape(),
-            b_shape = b.shape()](GradContext& ctx) {
+  if (AnyRequiresGrad({given_a, given_b})) {
+    Record("where", {condition, given_a, given_b}, {y},
+           [condition = SavedTensor(condition), a_shape = a.shape(), b_shape = b.shape(),
+            a_dtype = given_a.dtype(), b_dtype = given_b.dtype()](GradContext& ctx) {
              const Tensor c = condition.Unpack();
-             if (ctx.needs(1)) ctx.set(1, SumTo(Where(c, ctx.grad(), 0.0), a_shape));
-             if (ctx.needs(2)) ctx.set(2, SumTo(Where(c, 0.0, ctx.grad()), b_shape));
+             if (ctx.needs(1)) {
+               ctx.set(1, As(SumTo(Where(c, ctx.grad(), 0.0), a_shape), a_dtype));
+             }
+             if (ctx.needs(2)) {
+               ctx.set(2, As(SumTo(Where(c, 0.0, ctx.grad()), b_shape), b_dtype));
+             }
            });
   }
   return y;
@@ -351,8 +371,11 @@ Tensor Where(const Tensor& condition, double a, double b, DType dtype) {
   return Where(condition, Full({}, a, dtype, device), Full({}, b, dtype, device));
 }
 
-Tensor Compare(const Tensor& a, const Tensor& b, Comparison comparison) {
-  TESSERA_CHECK(a.dtype() == b.dtype() && a.device() == b.device(), "compare", a, " and ", b);
+Tensor Compare(const Tensor& given_a, const Tensor& given_b, Comparison comparison) {
+  const DType dtype = PromotedDType(given_a.dtype(), given_b.dtype());
+  const Tensor a = As(given_a, dtype);
+  const Tensor b = As(given_b, dtype);
+  TESSERA_CHECK(a.device() == b.device(), "compare", "one device is needed, got ", a, " and ", b);
   const Shape shape = BroadcastShapes(a.shape(), b.shape(), "compare");
   Tensor y = Empty(shape, DType::kBool, a.device());
   if (y.numel() > 0) {
@@ -369,6 +392,10 @@ Tensor Compare(const Tensor& a, const Tensor& b, Comparison comparison) {
 }
 
 Tensor Compare(const Tensor& a, double b, Comparison comparison) {
+  // Beside whole numbers a fraction stays one.
+  if (!IsFloating(a.dtype()) && b != std::floor(b)) {
+    return Compare(As(a, DType::kFloat64), b, comparison);
+  }
   return Compare(a, NumberLike(a, b), comparison);
 }
 

@@ -5,11 +5,17 @@
 //   Tensor z = 1.0 / (1.0 + Exp(-y));
 //   Tensor m = MaskedFill(scores, mask, -1e9);
 //
-// Floating dtypes; half precision is computed in float32 and rounded once. Two-argument functions
-// broadcast as NumPy does (dims align from the right, a size of 1 stretches) and compute in the
-// wider of two floating dtypes; Add, Sub and Mul also take int64, with whole numbers, too.
-// Gradients flow to every floating argument, summed over what was broadcast. Shapes that do not
-// broadcast throw Error.
+// Half precision is computed in float32 and rounded once. Two-argument functions broadcast as NumPy
+// does (dims align from the right, a size of 1 stretches) and take two dtypes: the result has the
+// one that holds both (PromotedDType of ops/cast/promotion.h), so that float32 * mask is float32,
+// and bfloat16 + int64 is bfloat16. Gradients flow to every floating argument, summed over what was
+// broadcast. Shapes that do not broadcast throw Error.
+//
+// Whole numbers and masks. Add, Sub, Mul, Maximum, Minimum, Square, Abs and Where take any dtype;
+// int32, int64 and uint8 wrap. Div gives float32 (FloorDivide of ops/elementwise/rounding.h: whole
+// numbers). Of masks, Add and Maximum are "or", Mul and Minimum "and"; Sub is refused. A whole
+// number keeps the tensor's dtype, but gives int64 beside a mask; a fraction beside either is
+// refused. All other functions need floating dtypes.
 #ifndef TESSERA_OPS_ELEMENTWISE_ELEMENTWISE_H_
 #define TESSERA_OPS_ELEMENTWISE_ELEMENTWISE_H_
 
@@ -51,6 +57,15 @@ inline Tensor operator/(const Tensor& a, const Tensor& b) { return Div(a, b); }
 inline Tensor operator/(const Tensor& a, double b) { return Div(a, b); }
 inline Tensor operator/(double a, const Tensor& b) { return Div(a, b); }
 inline Tensor operator-(const Tensor& x) { return Neg(x); }
+// x becomes another tensor, on the tape; other handles to what it was keep that.
+inline Tensor& operator+=(Tensor& x, const Tensor& y) { return x = Add(x, y); }
+inline Tensor& operator+=(Tensor& x, double y) { return x = Add(x, y); }
+inline Tensor& operator-=(Tensor& x, const Tensor& y) { return x = Sub(x, y); }
+inline Tensor& operator-=(Tensor& x, double y) { return x = Sub(x, y); }
+inline Tensor& operator*=(Tensor& x, const Tensor& y) { return x = Mul(x, y); }
+inline Tensor& operator*=(Tensor& x, double y) { return x = Mul(x, y); }
+inline Tensor& operator/=(Tensor& x, const Tensor& y) { return x = Div(x, y); }
+inline Tensor& operator/=(Tensor& x, double y) { return x = Div(x, y); }
 
 // base^exponent as C's pow. No gradient reaches what has none: an exponent over a base of 0, a base
 // under an exponent of 0.
@@ -95,7 +110,7 @@ inline Tensor MaskedFill(const Tensor& x, const Tensor& mask, double value) {
   return Where(mask, value, x);
 }
 
-// Comparisons give bool tensors, without gradients; any dtype, both the same.
+// Comparisons give bool tensors, without gradients; any dtypes.
 enum class Comparison { kEqual, kNotEqual, kLess, kLessEqual, kGreater, kGreaterEqual };
 Tensor Compare(const Tensor& a, const Tensor& b, Comparison comparison);
 Tensor Compare(const Tensor& a, double b, Comparison comparison);

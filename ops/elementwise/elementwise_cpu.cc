@@ -65,14 +65,6 @@ void ForEachPiece(int64_t n, bool gathers, F piece) {
   for (int64_t i = 0; i < n; i += most) piece(i, std::min(most, n - i));
 }
 
-int64_t BinaryInt(BinaryOp op, int64_t a, int64_t b) {
-  // Unsigned: overflow wraps instead of being undefined.
-  const auto ua = static_cast<uint64_t>(a);
-  const auto ub = static_cast<uint64_t>(b);
-  const uint64_t r = op == BinaryOp::kAdd ? ua + ub : op == BinaryOp::kSub ? ua - ub : ua * ub;
-  return static_cast<int64_t>(r);
-}
-
 void UnaryCpu(const UnaryArgs& args) {
   const StridedLoop<2> loop(args.shape, {ContiguousStrides(args.shape), args.x_strides});
   const int64_t stride = loop.inner_stride(1);
@@ -116,7 +108,7 @@ void BinaryPlain(const BinaryArgs& args, F f) {
 
 void BinaryCpu(const BinaryArgs& args) {
   if (args.dtype == DType::kFloat64) return BinaryPlain<double>(args, BinaryValue<double>);
-  if (args.dtype == DType::kInt64) return BinaryPlain<int64_t>(args, BinaryInt);
+  if (args.dtype == DType::kInt64) return BinaryPlain<int64_t>(args, WholeBinaryValue);
   const StridedLoop<3> loop(args.shape,
                             {ContiguousStrides(args.shape), args.a_strides, args.b_strides});
   const auto row = Rows().binary;

@@ -56,14 +56,12 @@ __global__ void BinaryKernel(BinaryOp op, StridedIndex<3> index, T* out, const T
   }
 }
 
-__global__ void BinaryIntKernel(BinaryOp op, StridedIndex<3> index, uint64_t* out,
-                                const uint64_t* a, const uint64_t* b) {
+__global__ void BinaryIntKernel(BinaryOp op, StridedIndex<3> index, int64_t* out, const int64_t* a,
+                                const int64_t* b) {
   for (int64_t i = GridThread(); i < index.numel; i += GridThreads()) {
     int64_t at[3];
     index.Offsets(i, at);
-    const uint64_t x = a[at[1]];
-    const uint64_t y = b[at[2]];
-    out[at[0]] = op == BinaryOp::kAdd ? x + y : op == BinaryOp::kSub ? x - y : x * y;
+    out[at[0]] = WholeBinaryValue(op, a[at[1]], b[at[2]]);
   }
 }
 
@@ -91,8 +89,8 @@ void BinaryCuda(const BinaryArgs& args) {
   const StridedIndex<3> index(args.shape, {&plain, &args.a_strides, &args.b_strides});
   if (args.dtype == DType::kInt64) {
     Launch("binary", {GridFor(index.numel), kThreads}, BinaryIntKernel, args.op, index,
-           static_cast<uint64_t*>(args.out), static_cast<const uint64_t*>(args.a),
-           static_cast<const uint64_t*>(args.b));
+           static_cast<int64_t*>(args.out), static_cast<const int64_t*>(args.a),
+           static_cast<const int64_t*>(args.b));
     return;
   }
   const int64_t a_stride = index.inner_stride(1);

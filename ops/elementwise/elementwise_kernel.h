@@ -26,7 +26,7 @@ struct UnaryArgs {
 // out = op(a, b); strides are those of the broadcast shape, 0 where an operand repeats.
 struct BinaryArgs {
   BinaryOp op;
-  DType dtype;  // floating, or int64 for kAdd, kSub, kMul
+  DType dtype;  // floating, or int64 for kAdd, kSub, kMul and kDiv, a floor division
   Shape shape;
   const void* a;
   Shape a_strides;
@@ -59,6 +59,19 @@ struct CompareArgs {
   Shape b_strides;
   bool* out;
 };
+
+// Of int64: overflow wraps, and a quotient by 0 is 0.
+TESSERA_FORMULA int64_t WholeBinaryValue(BinaryOp op, int64_t a, int64_t b) {
+  const auto ua = static_cast<uint64_t>(a);
+  const auto ub = static_cast<uint64_t>(b);
+  if (op == BinaryOp::kDiv) {
+    if (b == 0) return 0;
+    if (b == -1) return static_cast<int64_t>(0 - ua);
+    return a / b - static_cast<int64_t>(a % b != 0 && (a < 0) != (b < 0));
+  }
+  const uint64_t r = op == BinaryOp::kAdd ? ua + ub : op == BinaryOp::kSub ? ua - ub : ua * ub;
+  return static_cast<int64_t>(r);
+}
 
 #define TESSERA_NAME_(Op, ...) #Op + 1,  // without its k
 inline KernelWork WorkOf(const UnaryArgs& args) {

@@ -10,6 +10,7 @@
 #include "autograd/autograd.h"
 #include "core/cpu_isa.h"
 #include "core/random.h"
+#include "ops/cast/cast.h"
 #include "ops/reduction/sum.h"
 #include "ops/testing/op_check.h"
 
@@ -359,13 +360,104 @@ TEST(ElementwiseTest, MixedDtypesAndIntegers) {
   EXPECT_EQ((2 * Arange(3) - 1).ToVector<int64_t>(), (std::vector<int64_t>{-1, 1, 3}));
   EXPECT_EQ((5 - Arange(3)).ToVector<int64_t>(), (std::vector<int64_t>{5, 4, 3}));
   EXPECT_THROW(Arange(3) + 0.5, Error);
-  EXPECT_THROW(Arange(3) / 2, Error);
   EXPECT_THROW(Clamp(half, 1, 0), Error);
-  EXPECT_THROW(Div(Arange(3), Arange(3)), Error);
-  EXPECT_THROW(Add(Arange(3), half), Error);
   EXPECT_THROW(Add(Full({2}, 1.0), Full({3}, 1.0)), Error);
   EXPECT_THROW(Exp(Arange(3)), Error);
+  EXPECT_THROW(Pow(Arange(3), Arange(3)), Error);
   EXPECT_THROW(Where(Full({2}, 1.0), half, half), Error);
+  EXPECT_EQ(Add(Arange(2), half).dtype(), DType::kBFloat16);
+  EXPECT_EQ((Arange(3) / 2).ToVector<float>(), (std::vector<float>{0, 0.5, 1}));
+  EXPECT_EQ((2 / (Arange(2) + 1)).ToVector<float>(), (std::vector<float>{2, 1}));
+  EXPECT_EQ(Div(Arange(3), Arange(3) + 1).ToVector<float>(),
+            (std::vector<float>{0, 0.5, 2.0f / 3}));
+}
+
+template <typename T>
+Tensor Numbers(const std::vector<T>& values) {
+  return Tensor::FromVector<T>(values, {static_cast<int64_t>(values.size())});
+}
+
+TEST(ElementwiseTest, IntegersOfEveryWidth) {
+  for (const Device& device : TestDevices()) {
+    for (const DType dtype : {DType::kInt64, DType::kInt32, DType::kUInt8}) {
+      const Tensor a = CopyTo(CastCopy(Numbers<int64_t>({3, 4, 200}), dtype), device);
+      const Tensor b = CopyTo(CastCopy(Numbers<int64_t>({5, 2, 100}), dtype), device);
+      const auto check = [&](const Tensor& y, const std::vector<int64_t>& expected) {
+        EXPECT_EQ(y.dtype(), dtype);
+        EXPECT_EQ(y.ToVector<int64_t>(), CastCopy(Numbers(expected), dtype).ToVector<int64_t>());
+      };
+      check(a + b, {8, 6, 300});
+      check(a - b, {-2, 2, 100});
+      check(a * b, {15, 8, 20000});
+      check(Maximum(a, b), {5, 4, 200});
+      check(Minimum(a, b), {3, 2, 100});
+      check(Square(a), {9, 16, 40000});
+      check(2 * a + 1, {7, 9, 401});
+      check(-a, {-3, -4, -200});
+      if (dtype != DType::kUInt8) check(Abs(2 - a), {1, 2, 198});
+    }
+    const Tensor narrow = CopyTo(Tensor::FromVector<int32_t>({2147483647, 7}, {2}), device);
+    EXPECT_EQ((narrow + 1).ToVector<int64_t>(), (std::vector<int64_t>{-2147483648, 8})) << "wraps";
+    const Tensor sum = narrow + CopyTo(Numbers<int64_t>({1, 1}), device);
+    EXPECT_EQ(sum.dtype(), DType::kInt64);
+    EXPECT_EQ(sum.ToVector<int64_t>(), (std::vector<int64_t>{2147483648, 8}));
+    EXPECT_EQ(Compare(narrow, 7.5, Comparison::kLess).ToVector<int>(), (std::vector<int>{0, 1}));
+  }
+}
+
+TEST(ElementwiseTest, Masks) {
+  for (const Device& device : TestDevices()) {
+    const Tensor a = CopyTo(CastCopy(Numbers<int64_t>({0, 0, 1, 1}), DType::kBool), device);
+    const Tensor b = CopyTo(CastCopy(Numbers<int64_t>({0, 1, 0, 1}), DType::kBool), device);
+    const auto check = [](const Tensor& y, DType dtype, const std::vector<int>& expected) {
+      EXPECT_EQ(y.dtype(), dtype);
+      EXPECT_EQ(y.ToVector<int>(), expected);
+    };
+    check(a * b, DType::kBool, {0, 0, 0, 1});
+    check(a + b, DType::kBool, {0, 1, 1, 1});
+    check(Maximum(a, b), DType::kBool, {0, 1, 1, 1});
+    check(Minimum(a, b), DType::kBool, {0, 0, 0, 1});
+    check(Abs(a), DType::kBool, {0, 0, 1, 1});
+    check(1 - a, DType::kInt64, {1, 1, 0, 0});
+    check(a * CopyTo(Full({4}, 2.0), device), DType::kFloat32, {0, 0, 2, 2});
+    check(a + CastCopy(b, DType::kInt32), DType::kInt32, {0, 1, 1, 2});
+    EXPECT_THROW(a - b, Error);
+    EXPECT_THROW(a * 0.5, Error);
+  }
+}
+
+// Of two dtypes, and of a mask beside one, gradients come back in the operand's own.
+TEST(ElementwiseTest, PromotedOperandsGetTheirGradients) {
+  const Tensor x = RequireGrad(Full({3}, 2.0));
+  const Tensor mask = CastCopy(Arange(3), DType::kBool);
+  Backward(Sum(x * mask));
+  EXPECT_EQ(Grad(x).ToVector<float>(), (std::vector<float>{0, 1, 1}));
+  const Tensor half = RequireGrad(Full({3}, 2.0, DType::kBFloat16));
+  Backward(Sum(Where(mask, half, Full({3}, 0.5))));
+  EXPECT_EQ(Grad(half).ToVector<float>(), (std::vector<float>{0, 1, 1}));
+  CheckOp({.name = "where of a mask",
+           .op =
+               [mask](const Tensors& in) {
+                 const Tensor here = CopyTo(mask, in[0].device());
+                 return Tensors{Where(here, in[0], Cast(in[1], DType::kFloat64))};
+               },
+           .inputs = {RandomTensor({3}, 1), RandomTensor({3}, 2)}});
+}
+
+TEST(ElementwiseTest, AssignmentsMakeNewTensors) {
+  Tensor x = Full({2}, 6.0);
+  const Tensor before = x;
+  x += 2;
+  x -= Full({2}, 1.0);
+  x *= 4;
+  x /= Full({2}, 2.0);
+  EXPECT_EQ(x.ToVector<float>(), (std::vector<float>{14, 14}));
+  EXPECT_EQ(before.ToVector<float>(), (std::vector<float>{6, 6}));
+  const Tensor w = RequireGrad(Full({2}, 3.0));
+  Tensor y = w;
+  y *= w;
+  Backward(Sum(y));
+  EXPECT_EQ(Grad(w).ToVector<float>(), (std::vector<float>{6, 6}));
 }
 
 // An element's bits must not depend on where a shard begins or ends.

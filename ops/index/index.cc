@@ -17,7 +17,7 @@ const int64_t* Ids(const Tensor& indices) {
 
 void CheckIndices(const char* name, const Tensor& indices, const Tensor& x, int64_t size) {
   TESSERA_CHECK(indices.dtype() == DType::kInt64 && indices.device() == x.device(), name,
-                "indices ", indices, " into ", x);
+                "indices ", indices, " into ", x, " must be int64, on its device");
   if (!indices.device().is_cpu()) return;
   for (int64_t i = 0; i < indices.numel(); ++i) {
     const int64_t at = Ids(indices)[i];
@@ -103,7 +103,8 @@ GatherArgs PickArgs(const Tensor& x, int dim, const Tensor& index, const Tensor&
 Tensor Reached(const char* name, const Tensor& x, int dim, const Tensor& index) {
   bool fits = index.ndim() == x.ndim();
   for (int d = 0; fits && d < x.ndim(); ++d) fits = d == dim || index.size(d) <= x.size(d);
-  TESSERA_CHECK(fits, name, "index ", index, " for ", x, " along dim ", dim);
+  TESSERA_CHECK(fits, name, "index ", index, " for ", x, " along dim ", dim,
+                ": as many dims are needed, and no larger sizes but along it");
   CheckIndices(name, index, x, x.size(dim));
   Tensor part = x;
   for (int d = 0; d < x.ndim(); ++d) {
@@ -128,7 +129,7 @@ Tensor IndexSelect(const Tensor& x, int dim, const Tensor& indices) {
 
 Tensor Embedding(const Tensor& weight, const Tensor& ids, const EmbeddingOptions& options) {
   TESSERA_CHECK(weight.ndim() == 2 && IsFloating(weight.dtype()), "embedding", "the table is ",
-                weight);
+                weight, ", not [rows, width] of a floating dtype");
   CheckIndices("embedding", ids.ContiguousCopy(), weight,
                options.global_vocab >= 0 ? options.global_vocab : weight.size(0));
   return Take("embedding", weight, 0, ids, options.vocab_begin, options.padding_idx);
@@ -158,7 +159,8 @@ Tensor ScatterAdd(const Tensor& x, int dim, const Tensor& index, const Tensor& s
   const Tensor at = index.ContiguousCopy();
   TESSERA_CHECK(src.shape() == index.shape() && src.dtype() == x.dtype() && IsFloating(x.dtype()) &&
                     src.device() == x.device(),
-                "scatter_add", "source ", src, " for index ", index, " into ", x);
+                "scatter_add", "source ", src, " for index ", index, " into ", x,
+                ": it must have the index's shape and x's floating dtype");
   const DType wide = AccumulateDType(x.dtype());
   const Tensor sum = CastCopy(x.Detach(), wide);
   const Tensor part = Reached("scatter_add", sum, dim, at);
@@ -170,6 +172,42 @@ Tensor ScatterAdd(const Tensor& x, int dim, const Tensor& index, const Tensor& s
     Record("scatter_add", {x, src}, {y}, [at = SavedTensor(at), dim](GradContext& ctx) {
       if (ctx.needs(0)) ctx.set(0, ctx.grad());
       if (ctx.needs(1)) ctx.set(1, Gather(ctx.grad(), dim, at.Unpack()));
+    });
+  }
+  return y;
+}
+
+Tensor IndexAdd(const Tensor& x, int dim, const Tensor& indices, const Tensor& src) {
+  dim = x.shape().Normalize(dim);
+  TESSERA_CHECK(indices.ndim() == 1, "index_add", "indices of one dim are needed, got ", indices);
+  Shape expected = x.shape();
+  expected[dim] = indices.size(0);
+  TESSERA_CHECK(src.shape() == expected && src.dtype() == x.dtype() && IsFloating(x.dtype()) &&
+                    src.device() == x.device(),
+                "index_add", "source ", src, " for ", indices.size(0), " indices along dim ", dim,
+                " of ", x, ": it must have shape ", expected, " and x's floating dtype and device");
+  const Tensor at = indices.ContiguousCopy();
+  CheckIndices("index_add", at, x, x.size(dim));
+  const DType wide = AccumulateDType(x.dtype());
+  const Tensor sum = CastCopy(x.Detach(), wide);
+  const Tensor added = src.Detach().ContiguousCopy();
+  if (added.numel() > 0) {
+    PutArgs args{.x_dtype = wide,
+                 .grad_dtype = added.dtype(),
+                 .count = at.numel(),
+                 .begin = 0,
+                 .x = sum.raw_data(),
+                 .indices = Ids(at),
+                 .grad = added.raw_data(),
+                 .skip = -1};
+    SetDims(x, dim, args);
+    put_kernel.Launch(x.device(), args);
+  }
+  Tensor y = x.dtype() == wide ? sum : CastCopy(sum, x.dtype());
+  if (AnyRequiresGrad({x, src})) {
+    Record("index_add", {x, src}, {y}, [at = SavedTensor(at), dim](GradContext& ctx) {
+      if (ctx.needs(0)) ctx.set(0, ctx.grad());
+      if (ctx.needs(1)) ctx.set(1, IndexSelect(ctx.grad(), dim, at.Unpack()));
     });
   }
   return y;

@@ -27,6 +27,12 @@ Tensor Gather(const Tensor& x, int dim, const Tensor& index);
 // as Gather's.
 Tensor ScatterAdd(const Tensor& x, int dim, const Tensor& index, const Tensor& src);
 
+// x with slices of src added: y[.., indices[i], ..] += src[.., i, ..] along dim, in the order of i.
+// `indices` has one dim; src has x's sizes but along dim, where it has one slice for each. Floating
+// dtypes; half precision is summed in float32 and rounded once. Gradients flow to x and src.
+// (torch.index_add)
+Tensor IndexAdd(const Tensor& x, int dim, const Tensor& indices, const Tensor& src);
+
 // A new last dim of `classes`: 1 at the index, 0 elsewhere. Any dtype that holds them.
 Tensor OneHot(const Tensor& indices, int64_t classes, DType dtype = DType::kFloat32);
 

@@ -131,6 +131,35 @@ TEST(IndexTest, GatherAndScatterAddOfAPart) {
   EXPECT_THROW(ScatterAdd(x, 0, Zeros({1, 3}, DType::kInt64), Zeros({1, 3})), Error);
 }
 
+TEST(IndexTest, IndexAddAlongTheMiddle) {
+  const Tensor indices = Tensor::FromVector<int64_t>({2, 0, 2, 2}, {4});
+  CheckOp({.name = "index_add",
+           .op = [](const Tensors& in) { return Tensors{IndexAdd(in[0], 1, in[2], in[1])}; },
+           .reference =
+               [](const Tensors& in) {
+                 const Tensor y = CopyTo(in[0], Device::Cpu());
+                 const std::vector<double> src = in[1].ToVector<double>();
+                 const std::vector<int64_t> at = in[2].ToVector<int64_t>();
+                 for (size_t i = 0; i < src.size(); ++i) {
+                   const size_t outer = i / 20;
+                   const size_t row = i / 5 % 4;
+                   y.data<double>()[(outer * 3 + static_cast<size_t>(at[row])) * 5 + i % 5] +=
+                       src[i];
+                 }
+                 return Tensors{y};
+               },
+           .inputs = {RandomTensor({2, 3, 5}, 1), RandomTensor({2, 4, 5}, 2), indices},
+           .sum_length = 4});
+  const Tensor x = Zeros({2, 3});
+  EXPECT_EQ(IndexAdd(x, -1, Arange(3), Full({2, 3}, 1.0)).ToVector<float>(),
+            (std::vector<float>(6, 1)));
+  EXPECT_EQ(x.ToVector<float>(), (std::vector<float>(6, 0))) << "x is left as it is";
+  EXPECT_THROW(IndexAdd(x, 0, Arange(3), Zeros({3, 3})), Error) << "2 is outside";
+  EXPECT_THROW(IndexAdd(x, 0, Arange(2), Zeros({1, 3})), Error);
+  EXPECT_THROW(IndexAdd(x, 0, Arange(2), Zeros({2, 3}, DType::kFloat64)), Error);
+  EXPECT_THROW(IndexAdd(x, 0, Zeros({1, 1}, DType::kInt64), Zeros({1, 3})), Error);
+}
+
 TEST(IndexTest, PaddingGetsNoGradient) {
   for (const int64_t begin : {0, 2}) {
     const Tensor table = RequireGrad(Full({3, 2}, 1.0));

@@ -4,7 +4,7 @@
 //   Tensor scores = Matmul(q_BHTD, Transpose(k_BHTD, -1, -2));        // [B, H, T, T]
 //   Tensor y = Linear(x_BTC, weight, bias, LinearLayout::kOutIn);     // [B, T, out]
 //
-// Floating dtypes, both operands alike; half precision accumulates in float32. Transposed and
+// Floating dtypes; half precision accumulates in float32. Transposed and
 // strided operands are read where they are, without a copy. The bits of an element do not depend on
 // the number of rows or columns, nor on threads (ops/matmul/gemm.h). Shapes that do not fit throw
 // Error.
@@ -16,7 +16,9 @@
 
 namespace tessera {
 
-// a [..., M, K] times b [..., K, N] is [..., M, N]; leading dims broadcast.
+// a [..., M, K] times b [..., K, N] is [..., M, N]; leading dims broadcast. An operand of one dim
+// is a row on the left, a column on the right, and its dim is not in the result: of two, the result
+// is a number. Two dtypes are promoted (ops/cast/promotion.h).
 Tensor Matmul(const Tensor& a, const Tensor& b);
 
 // How a Linear's weight is stored.

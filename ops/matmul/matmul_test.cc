@@ -434,11 +434,48 @@ TEST(MatmulTest, LowRankLinearBesideWhatIsFrozen) {
   }
 }
 
+// Reference: the product of matrices with a row or a column of one.
+TEST(MatmulTest, VectorsAreRowsAndColumns) {
+  const auto check = [](const char* name, const Shape& a, const Shape& b, const Shape& result) {
+    CheckOp({.name = name,
+             .op = [](const Tensors& in) { return Tensors{Matmul(in[0], in[1])}; },
+             .reference =
+                 [result](const Tensors& in) {
+                   const Tensor x = in[0].ndim() == 1 ? Unsqueeze(in[0], 0) : in[0];
+                   const Tensor y = in[1].ndim() == 1 ? Unsqueeze(in[1], 1) : in[1];
+                   return Tensors{Reshape(Matmul(x, y), result)};
+                 },
+             .inputs = {RandomTensor(a, 1), RandomTensor(b, 2)},
+             .sum_length = 3});
+  };
+  check("row by matrix", {3}, {3, 4}, {4});
+  check("matrix by column", {2, 3}, {3}, {2});
+  check("row by column", {3}, {3}, {});
+  check("row by matrices", {3}, {5, 3, 4}, {5, 4});
+  check("matrices by column", {5, 2, 3}, {3}, {5, 2});
+  EXPECT_EQ(Matmul(Full({3}, 2.0), Full({3}, 4.0)).Item(), 24);
+}
+
+TEST(MatmulTest, PromotesAsAddDoes) {
+  const Tensor a = RequireGrad(Full({2, 3}, 2.0, DType::kBFloat16));
+  const Tensor b = RequireGrad(Full({3, 2}, 0.5));
+  const Tensor c = Matmul(a, b);
+  EXPECT_EQ(c.dtype(), DType::kFloat32);
+  EXPECT_EQ(c.ToVector<float>(), (std::vector<float>{3, 3, 3, 3}));
+  Backward({c}, {Full({2, 2}, 1.0)});
+  EXPECT_EQ(Grad(a).ToVector<float>(), std::vector<float>(6, 1));
+  EXPECT_EQ(Grad(b).ToVector<float>(), std::vector<float>(6, 4));
+  EXPECT_EQ(Matmul(Full({2, 3}, 1.5), Full({3, 1}, 1, DType::kBool)).ToVector<float>(),
+            (std::vector<float>{4.5, 4.5}));
+}
+
 TEST(MatmulTest, RefusesWrongShapes) {
   EXPECT_THROW(Matmul(Zeros({2, 3}), Zeros({2, 3})), Error);
-  EXPECT_THROW(Matmul(Zeros({3}), Zeros({3, 2})), Error);
+  EXPECT_THROW(Matmul(Zeros({2}), Zeros({3, 2})), Error);
+  EXPECT_THROW(Matmul(Zeros({2, 3}), Zeros({2})), Error);
+  EXPECT_THROW(Matmul(Zeros({}), Zeros({2})), Error);
+  EXPECT_THROW(Matmul(Arange(3), Arange(3)), Error);
   EXPECT_THROW(Matmul(Zeros({2, 2, 3}), Zeros({3, 3, 2})), Error);
-  EXPECT_THROW(Matmul(Zeros({2, 3}), Zeros({3, 2}, DType::kFloat64)), Error);
   EXPECT_THROW(Linear(Zeros({2, 3}), Zeros({4, 2}), Tensor(), LinearLayout::kOutIn), Error);
   EXPECT_THROW(Linear(Zeros({2, 3}), Zeros({4, 3}), Zeros({3}), LinearLayout::kOutIn), Error);
   const auto beside = [](const Shape& x, const Shape& a, const Shape& b) {

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/reduction/reduction.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "autograd/autograd.h"
+#include "ops/cast/cast.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/reduction/reduction_kernel.h"
 #include "ops/view/view.h"
@@ -61,10 +63,21 @@ Tensor ExtremePlace(const Tensor& x, int dim, bool keep_dim, bool largest, const
 }  // namespace
 
 Tensor Mean(const Tensor& x, const std::vector<int>& dims, bool keep_dims) {
+  TESSERA_CHECK(IsFloating(x.dtype()), "mean", "a floating dtype is needed, got ", x);
   const Tensor sum = Sum(x, dims, keep_dims);
   if (sum.numel() == 0) return sum;
   const double count = static_cast<double>(x.numel()) / static_cast<double>(sum.numel());
   return Mul(sum, 1.0 / count);
+}
+
+Tensor Var(const Tensor& given, const std::vector<int>& dims, const VarOptions& options) {
+  TESSERA_CHECK(IsFloating(given.dtype()), "var", "a floating dtype is needed, got ", given);
+  const Tensor x = Cast(given, AccumulateDType(given.dtype()));
+  const Tensor squares = Sum(Square(Sub(x, Mean(x, dims, true))), dims, options.keep_dims);
+  const double count = squares.numel() == 0
+                           ? 1
+                           : static_cast<double>(x.numel()) / static_cast<double>(squares.numel());
+  return Cast(Div(squares, std::max(count - options.correction, 0.0)), given.dtype());
 }
 
 Tensor Max(const Tensor& x, int dim, bool keep_dim) {

@@ -11,6 +11,7 @@
 #ifndef TESSERA_OPS_REDUCTION_REDUCTION_H_
 #define TESSERA_OPS_REDUCTION_REDUCTION_H_
 
+#include <concepts>
 #include <vector>
 
 #include "core/tensor.h"
@@ -19,6 +20,20 @@
 namespace tessera {
 
 Tensor Mean(const Tensor& x, const std::vector<int>& dims = {}, bool keep_dims = false);
+// Over one dim: Mean(x, 1).
+template <std::same_as<int> Dim>
+Tensor Mean(const Tensor& x, Dim dim, bool keep_dim = false) {
+  return Mean(x, std::vector<int>{dim}, keep_dim);
+}
+
+// The mean square of the distance to the mean, with n - correction in the place of n: 1 has no bias
+// (Bessel), 0 is the variance of these very numbers. Half precision is computed in float32 and
+// rounded once. The standard deviation is its Sqrt. (torch.var)
+struct VarOptions {
+  double correction = 1;
+  bool keep_dims = false;
+};
+Tensor Var(const Tensor& x, const std::vector<int>& dims = {}, const VarOptions& options = {});
 
 // Along one dim. The gradient of Max and Min goes to the first extreme element. NaN wins.
 Tensor Max(const Tensor& x, int dim, bool keep_dim = false);

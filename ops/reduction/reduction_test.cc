@@ -96,6 +96,55 @@ TEST(ReductionTest, OverSeveralDimsAllAndNone) {
   EXPECT_EQ(Sum(Zeros({0, 3}), {0}).ToVector<float>(), (std::vector<float>{0, 0, 0}));
 }
 
+TEST(ReductionTest, OverOneDimByItsNumber) {
+  const Tensor x = RandomTensor({3, 4}, 1);
+  EXPECT_EQ(Sum(x, 1).ToVector<double>(), Sum(x, {1}).ToVector<double>());
+  EXPECT_EQ(Mean(x, -2, true).shape(), (Shape{1, 4}));
+  EXPECT_EQ(Mean(x, 0).ToVector<double>(), Mean(x, {0}).ToVector<double>());
+  EXPECT_EQ(Sum(x, {}, true).shape(), (Shape{1, 1})) << "no dims are all";
+}
+
+TEST(ReductionTest, SumsOfIntegersAndMasksAreInt64) {
+  for (const Device& device : TestDevices()) {
+    const Tensor bytes = CopyTo(Full({2, 3}, 200, DType::kUInt8), device);
+    EXPECT_EQ(Sum(bytes, 1).ToVector<int64_t>(), (std::vector<int64_t>{600, 600}));
+    EXPECT_EQ(Sum(bytes).dtype(), DType::kInt64);
+    EXPECT_EQ(Sum(CastCopy(bytes, DType::kBool)).Item(), 6);
+    EXPECT_EQ(Sum(CastCopy(bytes, DType::kInt32)).Item(), 1200);
+  }
+  EXPECT_THROW(Mean(Arange(3)), Error);
+}
+
+// Reference: sums over a row in plain loops.
+TEST(ReductionTest, Variance) {
+  for (const double correction : {0.0, 1.0}) {
+    CheckOp({.name = "var",
+             .op =
+                 [=](const Tensors& in) {
+                   return Tensors{Var(in[0], {-1}, {.correction = correction})};
+                 },
+             .reference =
+                 [=](const Tensors& in) {
+                   const Tensor y = Empty({3}, DType::kFloat64);
+                   for (int64_t r = 0; r < 3; ++r) {
+                     const double* row = in[0].data<double>() + 7 * r;
+                     double mean = 0;
+                     for (int64_t i = 0; i < 7; ++i) mean += row[i] / 7;
+                     double squares = 0;
+                     for (int64_t i = 0; i < 7; ++i) squares += (row[i] - mean) * (row[i] - mean);
+                     y.data<double>()[r] = squares / (7 - correction);
+                   }
+                   return Tensors{y};
+                 },
+             .inputs = {RandomTensor({3, 7}, 1)},
+             .sum_length = 7});
+  }
+  EXPECT_EQ(Var(Zeros({2, 3, 4}), {0, 2}, {.keep_dims = true}).shape(), (Shape{1, 3, 1}));
+  // The mean square less the squared mean would have no digits left here.
+  EXPECT_NEAR(Var(Add(Tensor::FromVector<float>({-1, 0, 1}, {3}), 10000.0)).Item(), 1, 1e-6);
+  EXPECT_THROW(Var(Arange(3)), Error);
+}
+
 TEST(ReductionTest, RefusesADimGivenTwice) {
   const Tensor x = Zeros({2, 3});
   EXPECT_THROW(Sum(x, {0, 0}), Error);

@@ -69,9 +69,9 @@ Tensor ViewAs(const Tensor& contiguous, const Shape& shape) {
 
 }  // namespace
 
-Tensor Sum(const Tensor& x, const std::vector<int>& dims, bool keep_dims) {
-  TESSERA_CHECK(IsFloating(x.dtype()) || x.dtype() == DType::kInt64, "sum", "not supported for ",
-                x);
+Tensor Sum(const Tensor& given, const std::vector<int>& dims, bool keep_dims) {
+  const bool narrow = !IsFloating(given.dtype()) && given.dtype() != DType::kInt64;
+  const Tensor x = narrow ? CastCopy(given, DType::kInt64) : given;
   const std::vector<bool> reduced = Flags(x, dims);
   Tensor kept = SumDims(x, reduced);
   if (kept.is_same(x)) kept = x.Detach();

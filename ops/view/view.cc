@@ -121,19 +121,39 @@ Tensor Permute(const Tensor& x, const std::vector<int>& order) {
   return y;
 }
 
-Tensor Slice(const Tensor& x, int dim, int64_t begin, int64_t length) {
+Tensor Slice(const Tensor& x, int dim, int64_t given_begin, int64_t length) {
   dim = x.shape().Normalize(dim);
-  TESSERA_CHECK(begin >= 0 && length >= 0 && begin + length <= x.size(dim), "slice", "[", begin,
-                ", ", begin + length, ") along dim ", dim, " of ", x);
+  const int64_t begin = given_begin < 0 ? given_begin + x.size(dim) : given_begin;
+  TESSERA_CHECK(begin >= 0 && length >= 0 && begin + length <= x.size(dim), "slice", length,
+                " elements from ", given_begin, " on do not lie in dim ", dim, " of ", x);
   Shape shape = x.shape();
   shape[dim] = length;
   Tensor y = x.AsStrided(shape, x.strides(), x.offset() + begin * x.stride(dim));
   if (AnyRequiresGrad({x})) {
     Record("slice", {x}, {y}, [from = x.shape(), dim, begin](GradContext& ctx) {
-      ctx.set(0, EmbedSlice(ctx.grad(), from, dim, begin));
+      const Tensor sum = ctx.collected(0);
+      if (sum.defined()) {
+        AddInto(Slice(sum, dim, begin, ctx.grad().size(dim)), ctx.grad());
+      } else {
+        ctx.set(0, EmbedSlice(ctx.grad(), from, dim, begin));
+      }
     });
   }
   return y;
+}
+
+Tensor Slice(const Tensor& x, int dim, int64_t begin) {
+  const int64_t first = begin < 0 ? begin + x.size(dim) : begin;
+  return Slice(x, dim, begin, x.size(dim) - first);
+}
+
+Tensor SliceTo(const Tensor& x, int dim, int64_t begin, int64_t end) {
+  const int64_t size = x.size(dim);
+  const auto place = [size](int64_t at) {
+    return std::clamp<int64_t>(at < 0 ? at + size : at, 0, size);
+  };
+  const int64_t first = place(begin);
+  return Slice(x, dim, first, std::max<int64_t>(place(end) - first, 0));
 }
 
 Tensor Select(const Tensor& x, int dim, int64_t at) {

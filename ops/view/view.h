@@ -24,9 +24,15 @@ Tensor Reshape(const Tensor& x, const Shape& shape);
 Tensor Transpose(const Tensor& x, int dim0, int dim1);
 // Result dim i is x's dim order[i].
 Tensor Permute(const Tensor& x, const std::vector<int>& order);
-// Elements [begin, begin + length) along dim.
+// Elements [begin, begin + length) along dim; a negative `begin` counts from the end.
 Tensor Slice(const Tensor& x, int dim, int64_t begin, int64_t length);
-// Index `at` of dim, which disappears.
+// From `begin` to the end: Slice(x, 1, -3) is Python's x[:, -3:].
+Tensor Slice(const Tensor& x, int dim, int64_t begin);
+// Elements [begin, end) along dim, Python's begin:end: both may count from the end, what lies
+// outside of the dim is left out, and `end` before `begin` is nothing.
+Tensor SliceTo(const Tensor& x, int dim, int64_t begin, int64_t end);
+// Index `at` of dim, which disappears; -1 is the last one. The gradients of many slices of one
+// tensor are added up in place: all experts of a stack cost what the stack does.
 Tensor Select(const Tensor& x, int dim, int64_t at);
 // Inserts a dim of size 1 before `dim` (ndim appends); removes a dim of size 1.
 Tensor Unsqueeze(const Tensor& x, int dim);

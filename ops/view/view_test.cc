@@ -3,6 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include "autograd/autograd.h"
+#include "ops/elementwise/elementwise.h"
+#include "ops/reduction/sum.h"
 #include "ops/testing/op_check.h"
 
 namespace tessera {
@@ -58,6 +61,66 @@ TEST(ViewTest, Rearrangements) {
       "reshape of a transpose copies",
       [](const Tensor& x) { return Reshape(Transpose(x, 0, 1), {6}); }, {2, 3}, {6},
       [](int64_t i) { return i % 2 * 3 + i / 2; });
+}
+
+TEST(ViewTest, NegativePlacesCountFromTheEnd) {
+  CheckView(
+      "slice from the end", [](const Tensor& x) { return Slice(x, 1, -3, 2); }, {2, 4}, {2, 2},
+      [](int64_t i) { return i / 2 * 4 + i % 2 + 1; });
+  CheckView(
+      "slice to the end", [](const Tensor& x) { return Slice(x, -1, -3); }, {2, 4}, {2, 3},
+      [](int64_t i) { return i / 3 * 4 + i % 3 + 1; });
+  CheckView(
+      "slice without the last", [](const Tensor& x) { return SliceTo(x, 1, 1, -1); }, {2, 4},
+      {2, 2}, [](int64_t i) { return i / 2 * 4 + i % 2 + 1; });
+  CheckView(
+      "select the last", [](const Tensor& x) { return Select(x, 1, -1); }, {2, 4}, {2},
+      [](int64_t i) { return i * 4 + 3; });
+  const Tensor x = Zeros({5});
+  EXPECT_EQ(Slice(x, 0, 2).size(0), 3);
+  EXPECT_EQ(SliceTo(x, 0, -100, 100).size(0), 5);
+  EXPECT_EQ(SliceTo(x, 0, 4, 2).size(0), 0);
+  EXPECT_THROW(Select(x, 0, -6), Error);
+  EXPECT_THROW(Slice(x, 0, -6), Error);
+  EXPECT_THROW(Slice(x, 0, 6), Error);
+  EXPECT_THROW(Slice(x, 0, -2, 3), Error);
+}
+
+// The gradients of many parts of one tensor are added up in the memory of one whole tensor, whether
+// it is a leaf or a result, and parts that overlap are added, too.
+TEST(ViewTest, GradientsOfManyPartsAreAddedInPlace) {
+  constexpr int64_t kParts = 16;
+  const Tensor leaf = RequireGrad(RandomTensor({kParts, 3}, 1));
+  for (const bool of_result : {false, true}) {
+    SetGrad(leaf, Tensor());
+    const Tensor stack = of_result ? Mul(leaf, 2.0) : leaf;
+    Tensor sum = Sum(Slice(stack, 0, 2, 5));
+    for (int64_t i = 0; i < kParts; ++i) {
+      sum += Sum(Mul(Select(stack, 0, i), static_cast<double>(i)));
+    }
+    Backward(sum);
+    const std::vector<double> grad = Grad(leaf).ToVector<double>();
+    for (int64_t i = 0; i < kParts * 3; ++i) {
+      const int64_t row = i / 3;
+      const double expected = static_cast<double>(row) + (row >= 2 && row < 7 ? 1 : 0);
+      EXPECT_EQ(grad[static_cast<size_t>(i)], expected * (of_result ? 2 : 1)) << i;
+    }
+  }
+}
+
+// Each part after the first is added to where it belongs: the sum of many stays in one storage.
+TEST(ViewTest, AStackOfPartsHasOneGradient) {
+  const Tensor leaf = RequireGrad(Zeros({8, 3}));
+  Backward(Sum(Select(leaf, 0, 0)));
+  const Tensor grad = Grad(leaf);
+  const uint64_t before = grad.storage()->version();
+  Tensor sum = Full({}, 0.0);
+  for (int64_t i = 0; i < 8; ++i) sum += Sum(Select(leaf, 0, i));
+  Backward(sum);
+  EXPECT_EQ(Grad(leaf).storage(), grad.storage());
+  EXPECT_EQ(grad.storage()->version(), before + 8);
+  EXPECT_EQ(grad.ToVector<float>()[0], 2);
+  EXPECT_EQ(grad.ToVector<float>()[23], 1);
 }
 
 TEST(ViewTest, ReshapeSharesStorageWhereStridesAllow) {

@@ -43,9 +43,9 @@ Status ReportGeneration(const std::string& folder, std::ostream& report) {
   config.max_new_tokens = 12;
   config.do_sample = true;  // the most likely token of random weights is ever the same
   const std::vector<int32_t> prompt = tokenizer->Encode("Hello");
-  TESSERA_ASSIGN_OR_RETURN(const std::vector<models::GenerationResult> results,
-                           models::Generate(*model, {{prompt.begin(), prompt.end()}}, config,
-                                            {.tokenizer = tokenizer.get()}));
+  TESSERA_ASSIGN_OR_RETURN(
+      const std::vector<models::GenerationResult> results,
+      models::Generate(*model, {prompt}, config, {.tokenizer = tokenizer.get()}));
   report << "generated";
   for (const int64_t id : results[0].ids) report << " " << id;
   report << "\n";

@@ -42,6 +42,7 @@ const std::map<std::string, std::string>& ExemptOperations() {
       {"GeluOfProduct", "off the tape, for LinearGelu, which is checked"},
       {"LinearWeightGradient", "off the tape, for Linear, which is checked"},
       {"MaskedFill", "Where of a constant; Where is checked"},
+      {"Multinomial", "draws indices: no gradient"},
       {"OneHot", "a function of indices: no gradient"},
       {"Product", "off the tape, for Matmul, which is checked"},
       {"ProductTimesGeluGrad", "off the tape, for LinearOfGelu, which is checked"},
@@ -50,6 +51,7 @@ const std::map<std::string, std::string>& ExemptOperations() {
        "rounds its input, so that differences say nothing; its test has the dense product's "
        "gradient"},
       {"Rand", "a function of a key: no gradient"},
+      {"RandInt", "a function of a key: no gradient"},
       {"Randn", "a function of a key: no gradient"},
       {"SumOfLeaves", "off the tape, of gradients and sums that are checked"},
       {"ToDevice", "copies; ops/cast/cast_test.cc holds that the tape goes on behind it"},
@@ -263,7 +265,8 @@ TEST(CoverageTest, EveryKernelTableHasACpuKernel) {
 
 // Layers by name, with the words of their class.
 std::map<std::string, Names> Layers() {
-  static const std::regex kLayer(R"(^class (\w+)(?: final)? : public (?:Module|Norm)\b)");
+  static const std::regex kLayer(
+      R"(^class (\w+)(?: final)? : public (?:Module|Norm|AttentionLayer)\b)");
   std::map<std::string, Names> layers;
   for (const fs::path& header : FilesIn(SourceRoot() / "nn", ".h")) {
     for (const std::string& chunk : TopLevelChunks(ReadSource(header))) {
