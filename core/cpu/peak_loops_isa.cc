@@ -9,6 +9,12 @@
 #define TESSERA_VECTOR_REGISTER "+x"
 #endif
 
+#if defined(__aarch64__)
+#define TESSERA_CHANGES(v) __asm__ volatile("" : "+w"((v).v))
+#else
+#define TESSERA_CHANGES(v) __asm__ volatile("" : "+x"((v).v))
+#endif
+
 namespace tessera::TESSERA_ISA {
 namespace {
 
@@ -70,3 +76,5 @@ const PeakLoops kPeakLoops = {
     .products = {Products, kChains* kLanes * 2}, .read = Read, .write = Write};
 
 }  // namespace tessera::TESSERA_ISA
+
+#undef TESSERA_CHANGES

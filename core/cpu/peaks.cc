@@ -108,10 +108,12 @@ CpuPeaks MeasurePeaks(int threads) {
   peaks.threads = threads;
   peaks.fma_flops = BestProducts(threads, loops.products);
 #if defined(__x86_64__)
+#if defined(__x86_64__)
   if (ActiveIsa() >= CpuIsa::kAvx512Bf16) {
     peaks.pairs_flops = BestProducts(threads, avx512bf16::kPairProducts);
   }
   if (ActiveAmx()) peaks.tiles_flops = BestProducts(threads, amx::kTileProducts);
+#endif
 #endif
   // The first two belong to a core, the third to all.
   constexpr int64_t kLeastOfMemory = int64_t{64} << 20;
