@@ -124,12 +124,12 @@ class GradContext {
 
  private:
   friend class Engine;
-  Engine* engine_ = nullptr;  // nullptr: nothing may be added to in place
   const std::vector<std::shared_ptr<GradRecord>>* records_ = nullptr;
   const std::vector<Tensor>* grads_ = nullptr;
   const std::vector<bool>* needs_ = nullptr;
   std::vector<Tensor>* results_ = nullptr;
   std::vector<bool>* answered_ = nullptr;
+  Engine* engine_ = nullptr;  // nullptr: nothing may be added to in place
 };
 
 using GradFn = std::function<void(GradContext&)>;

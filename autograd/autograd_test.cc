@@ -502,8 +502,8 @@ TEST(AutogradTest, AnomaliesOfTheForwardPassAreFoundWhereTheyBegin) {
   EXPECT_NO_THROW(Record("add", {x, mask}, {masked}, nullptr));
   EXPECT_EQ(
       MessageOf([&] { Product(x, Full({2}, 10.0)); }),
-      "forward: result 0 of 'product' in h.0.mlp, float32[2], is inf at element 0 (1 of 2 are "
-      "not finite; the others at most 20, rms 20); input 0, float32[2], is finite (at most "
+      "h.0.mlp: forward: result 0 of 'product' in h.0.mlp, float32[2], is inf at element 0 (1 of 2 "
+      "are not finite; the others at most 20, rms 20); input 0, float32[2], is finite (at most "
       "3e+38, rms 2.12132e+38); input 1, float32[2], is finite (at most 10, rms 10)");
   const DetectAnomaly off(false);
   EXPECT_EQ(MessageOf([&] { Product(x, Full({2}, 10.0)); }), "no error");

@@ -19,8 +19,8 @@ namespace tessera {
 
 class Error : public std::exception {
  public:
-  Error(std::string_view operation, std::string_view detail)
-      : operation_(operation), detail_(detail), what_(Concat(operation, ": ", detail)) {}
+  Error(std::string_view operation, std::string_view detail);
+  // "layers.3.mlp.up_proj: linear: cannot apply ...": where that is known, the operation, and why.
   const char* what() const noexcept override { return what_.c_str(); }
   // The operation that refused ("matmul"), and why, with the shapes, dtypes and devices.
   const std::string& operation() const { return operation_; }
@@ -46,6 +46,9 @@ class CancelledError : public Error {
 };
 
 namespace internal {
+// What stands before the messages of errors that are made from now on: "layers.3: ", or nothing.
+// core/execution_context.h has it say whose Forward runs.
+void SetPlaceOfErrors(std::string (*place)());
 // Throws Error; out of line, for there are hundreds of checks.
 [[noreturn, gnu::cold]] void ThrowError(const char* operation, const std::string& detail);
 [[noreturn, gnu::cold]] void ThrowError(std::string_view operation, const std::string& detail);

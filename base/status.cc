@@ -118,7 +118,20 @@ Status SystemFailure(int error, std::string message) {
   return Failure(CodeOfErrno(error), message, ": ", std::generic_category().message(error));
 }
 
+namespace {
+using Place = std::string (*)();
+constinit Place place_of_errors = nullptr;
+}  // namespace
+
+Error::Error(std::string_view operation, std::string_view detail)
+    : operation_(operation), detail_(detail) {
+  if (place_of_errors != nullptr) what_ = place_of_errors();
+  what_ += Concat(operation, ": ", detail);
+}
+
 namespace internal {
+
+void SetPlaceOfErrors(Place place) { place_of_errors = place; }
 
 void ThrowError(const char* operation, const std::string& detail) {
   throw Error(operation, detail);

@@ -47,7 +47,8 @@ struct ExecutionContext {
   bool saves_region_input = false;            // such a region keeps what it was given
   // Whose tokens an expert works on: a rank of the expert-parallel group (nn/module.h).
   int token_source = 0;
-  // The path of the module whose Forward runs, which nodes of the tape keep; nullptr: none does.
+  // The path of the module whose Forward runs, which nodes of the tape keep, and which messages of
+  // errors begin with; nullptr: none does.
   const std::shared_ptr<const std::string>* module_path = nullptr;
   ThreadPool* threads = nullptr;       // nullptr: the process's
   Profiler* profiler = nullptr;        // nullptr: the process's

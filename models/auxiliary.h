@@ -6,10 +6,11 @@
 //     options.AddAuxiliary("z_loss", Mean(Square(LogSumExp(logits_NE, -1))), 1e-3);
 //   }
 //
-// `value` is a mean over what the pass sees, 0-d and on the tape; the loss gets weight * value.
-// What a pass adds under one name is added up. Model::Run gives each sum as `auxiliary.NAME`, off
-// the tape, and all, weighted, as `auxiliary_loss`; values go from stage to stage of a pipeline and
-// through recomputation by themselves.
+// RunOptions::Log reports a number in the same way, without a loss. `value` is a mean over what the
+// pass sees, 0-d and on the tape; the loss gets weight * value. What a pass adds under one name is
+// added up. Model::Run gives each sum as `auxiliary.NAME`, off the tape, and all, weighted, as
+// `auxiliary_loss`; values go from stage to stage of a pipeline and through recomputation by
+// themselves.
 //
 // Scale. `loss` of LossReduction::kMean has it once. A summed loss has it `loss_targets` times
 // (RunOptions): divided by the targets of a step, the loss has the mean of the micro-batches'

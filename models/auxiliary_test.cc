@@ -18,6 +18,7 @@
 #include "ops/elementwise/elementwise.h"
 #include "ops/reduction/reduction.h"
 #include "ops/testing/op_check.h"
+#include "ops/view/view.h"
 
 namespace tessera::models {
 namespace {
@@ -54,6 +55,8 @@ class Squaring : public Model {
     const Tensor h = in.at(keys::kHidden);
     if (block == 3) {
       options.AddAuxiliary("seen", Full({}, 3.0), 0);
+      options.Log("largest", Max(Reshape(h, {-1}), 0));
+      options.Log("layers", 2);
       return LanguageModelOutputs(head_, h, in.get(keys::kTargets), in, options);
     }
     const Tensor y = (block == 1 ? one_ : two_).Forward(h);
@@ -105,9 +108,12 @@ TEST(AuxiliaryTest, TheLossHasThemAtTheScaleOfItsReduction) {
   };
   const Bundle mean = run(with, LossReduction::kMean, 7);
   const std::map<std::string, Tensor> values = AuxiliariesOf(mean);
-  ASSERT_EQ(values.size(), 2U);
+  ASSERT_EQ(values.size(), 4U);
   const double square = values.at("square").Item();
   EXPECT_EQ(values.at("seen").Item(), 3);
+  EXPECT_EQ(values.at("layers").Item(), 2);
+  const Tensor h = with.Layers(Inputs().at(keys::kInputIds), 2);
+  EXPECT_EQ(values.at("largest").Item(), Max(Reshape(h, {-1}), 0).Item());
   EXPECT_FALSE(RequiresGrad(values.at("square")));
   EXPECT_NEAR(mean.at(keys::kAuxiliaryLoss).Item(), kWeight * square, 1e-6);
   const auto loss = [](const Bundle& outputs) { return outputs.at(keys::kLoss).Item(); };

@@ -121,6 +121,27 @@ bool Generates(const Model& model) {
 
 void UntieWordEmbeddings(nlohmann::json* config) { (*config)["tie_word_embeddings"] = false; }
 
+namespace {
+
+// Whether the family has what a model of it is to be built with.
+Status CheckParallelism(const Family& family, const nn::BuildContext& context) {
+  const bool splits = context.tensor_parallel != nullptr && context.tensor_parallel->size() > 1;
+  const bool stage = context.first_block > 0 || context.end_block >= 0;
+  const auto refuse = [&](const char* key, const char* what) {
+    return InvalidArgument(key, ": models of ", family.model_type, " ", what, "; leave it out");
+  };
+  if (stage && !family.has_stages) return refuse("pp", "are not cut into stages");
+  if (splits && !family.splits_layers) {
+    return refuse("tp", "do not split layers over tensor-parallel ranks");
+  }
+  if (splits && context.sequence_parallel && !family.shares_sequences) {
+    return refuse("sequence_parallel", "do not share sequences out over tensor-parallel ranks");
+  }
+  return OkStatus();
+}
+
+}  // namespace
+
 StatusOr<std::unique_ptr<Model>> BuildModel(const nlohmann::json& config,
                                             const nn::BuildContext& context) {
   TESSERA_ASSIGN_OR_RETURN(const Family* const family, FamilyOf(config));
@@ -130,12 +151,7 @@ StatusOr<std::unique_ptr<Model>> BuildModel(const nlohmann::json& config,
     return InvalidArgument("config of ", family->model_type,
                            ": 'per_layer_config': ", layers->dump(), " is not supported");
   }
-  const bool shares = context.sequence_parallel && context.tensor_parallel != nullptr &&
-                      context.tensor_parallel->size() > 1;
-  if (shares && !family->shares_sequences) {
-    return InvalidArgument("sequence_parallel: models of ", family->model_type,
-                           " do not share sequences out over tensor-parallel ranks; leave it out");
-  }
+  TESSERA_RETURN_IF_ERROR(CheckParallelism(*family, context));
   TESSERA_ASSIGN_OR_RETURN(std::unique_ptr<Model> model, family->build(config, context));
   std::vector<BlockKeys> blocks;
   for (int i = 0; i < model->num_blocks(); ++i) blocks.push_back(model->keys_of_block(i));

@@ -138,6 +138,12 @@ struct Family {
   // nn::BuildContext::sequence_parallel: block 0 ends with ScatterToGroup, and contexts say how
   // long the whole is (ContextFor). BuildModel refuses that build for others.
   bool shares_sequences = false;
+  // Whether its layers are split over tensor-parallel ranks, and whether its blocks can be run on
+  // the stages of a pipeline. Where not, BuildModel refuses tp and pp by name. (Context parallelism
+  // is Model::cuts_sequences, expert parallelism the parameters of experts; the trainer refuses cp
+  // and ep for models without.)
+  bool splits_layers = true;
+  bool has_stages = true;
 
   // Whether transformers' Trainer (4.57) tells these models the number of a step's targets
   // (`num_items_in_batch`), so that a step's loss is the mean over them. Of others it is the mean

@@ -22,6 +22,14 @@ void RunOptions::AddAuxiliary(std::string_view name, const Tensor& value, double
   auxiliaries->Add(name, value, weight);
 }
 
+void RunOptions::Log(std::string_view name, const Tensor& value) const {
+  AddAuxiliary(name, value.Detach(), 0);
+}
+
+void RunOptions::Log(std::string_view name, double value) const {
+  Log(name, Tensor::Scalar(value));
+}
+
 std::pair<int, int> Model::block_range() const {
   const int end = build().end_block < 0 ? num_blocks() : build().end_block;
   return {build().first_block, end};

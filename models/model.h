@@ -75,6 +75,17 @@ struct RunOptions {
 
   // Adds weight * value to the loss, and reports value by name. Throws Error outside of Model::Run.
   void AddAuxiliary(std::string_view name, const Tensor& value, double weight) const;
+  // Reports a number by name and changes no loss: it reaches the rows of metrics, the report and
+  // TensorBoard on every layout, as the mean over a step's micro-batches, each with the weight of
+  // its targets. Every pass logs the same names; what one logs under one name is added up.
+  //
+  //   options.Log("gate_mean", Mean(gate));
+  //   options.Log("layers", 1);
+  //
+  // Throws Error as AddAuxiliary does. Of ranks that hold shares of a tensor, the first one's
+  // number counts: log what all of them have.
+  void Log(std::string_view name, const Tensor& value) const;
+  void Log(std::string_view name, double value) const;
 };
 
 // A tensor of a block that `Run` gives by a name of its own.

@@ -102,6 +102,14 @@ Family MakeFamily() {
 }
 const FamilyRegistration registration(MakeFamily);
 
+Family MakeOneRankFamily() {
+  Family family = MakeFamily();
+  family.model_type = "one_rank";
+  family.splits_layers = family.has_stages = false;
+  return family;
+}
+const FamilyRegistration one_rank_registration(MakeOneRankFamily);
+
 std::unique_ptr<TwoStreams> Build(int layers, const nn::BuildContext& build = {.seed = 3}) {
   auto model = BuildModel({{"model_type", "two_streams"}, {"layers", layers}}, build);
   if (!model.ok()) throw Error("test", Message(model.status()));
@@ -193,7 +201,19 @@ TEST(ModelTest, FamiliesThatShareNoSequencesAreNotBuiltToDoSo) {
               "tensor-parallel ranks; leave it out");
     build.sequence_parallel = false;
     EXPECT_TRUE(BuildModel({{"model_type", "two_streams"}, {"layers", 1}}, build).ok());
+    const auto whole = BuildModel({{"model_type", "one_rank"}, {"layers", 1}}, build);
+    EXPECT_EQ(
+        Message(whole.status()),
+        "tp: models of one_rank do not split layers over tensor-parallel ranks; leave it out");
   });
+}
+
+TEST(ModelTest, FamiliesWithoutStagesAreNotCut) {
+  nn::BuildContext build = {.seed = 3};
+  EXPECT_TRUE(BuildModel({{"model_type", "one_rank"}, {"layers", 1}}, build).ok());
+  build.end_block = 1;
+  EXPECT_EQ(Message(BuildModel({{"model_type", "one_rank"}, {"layers", 1}}, build).status()),
+            "pp: models of one_rank are not cut into stages; leave it out");
 }
 
 }  // namespace

@@ -175,7 +175,7 @@ LinearConfig OutputConfig(const SelfAttentionConfig& config, const Group& group)
 }
 
 SelfAttention::SelfAttention(const SelfAttentionConfig& config, const Scope& scope)
-    : Module(scope),
+    : AttentionLayer(scope),
       config_(Checked(config)),
       head_dim_(HeadDim(config)),
       heads_(HeadShare(config, build().tensor_parallel)),

@@ -27,6 +27,7 @@
 #ifndef TESSERA_NN_ATTENTION_H_
 #define TESSERA_NN_ATTENTION_H_
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -107,16 +108,36 @@ struct AttentionMasks {
   Tensor rotary_positions = {};
 };
 
-class SelfAttention : public Module {
+// What stands in a transformer block's place of the attention: a SelfAttention, or a module of the
+// program's own.
+//
+//   TransformerBlockConfig config = {...};
+//   config.attention.hidden_size = width;                  // the width of the block's norms
+//   config.make_attention = [&](const Scope& scope) {
+//     return std::make_unique<LinearAttention>(options, scope);
+//   };
+class AttentionLayer : public Module {
+ public:
+  using Module::Module;
+  // h [B, T, C] (its share of the sequence under sequence parallelism), result likewise. With a
+  // cache, T new tokens are appended to layer `layer` of it and attend to all; a layer that keeps
+  // nothing there serves models without a cache (Model::num_cache_layers() of 0).
+  virtual Tensor Forward(const Tensor& h, const AttentionMasks& masks,
+                         const ForwardContext& context, KeyValueCache* cache = nullptr,
+                         int layer = 0) const = 0;
+};
+
+// Makes one under a name of the block's.
+using MakeAttention = std::function<std::unique_ptr<AttentionLayer>(const Scope& scope)>;
+
+class SelfAttention : public AttentionLayer {
  public:
   SelfAttention(const SelfAttentionConfig& config, const Scope& scope);
   std::string_view kind() const override { return "SelfAttention"; }
   SelfAttention* self_attention() override { return this; }
 
-  // h [B, T, C] (its share of the sequence under sequence parallelism), result likewise. With a
-  // cache, T new tokens are appended to layer `layer` of it and attend to all.
   Tensor Forward(const Tensor& h, const AttentionMasks& masks, const ForwardContext& context,
-                 KeyValueCache* cache = nullptr, int layer = 0) const;
+                 KeyValueCache* cache = nullptr, int layer = 0) const override;
 
   int64_t local_heads() const { return heads_.count; }
 

@@ -33,7 +33,10 @@ TransformerBlock::TransformerBlock(const TransformerBlockConfig& config, const S
       attention_norm_(config.attention_norm_name.empty()
                           ? nullptr
                           : MakeNormOf(config, config.attention_norm_name)),
-      attention_(config.attention, Child(config.attention_name)),
+      attention_(
+          config.make_attention != nullptr
+              ? config.make_attention(Child(config.attention_name))
+              : std::make_unique<SelfAttention>(config.attention, Child(config.attention_name))),
       attention_output_norm_(norm_place_ == NormPlace::kBothSides
                                  ? MakeNormOf(config, config.attention_output_norm_name)
                                  : nullptr),
@@ -99,7 +102,7 @@ Tensor TransformerBlock::Forward(const Tensor& h, const AttentionMasks& masks,
                                  int layer) const {
   return Call(h, [&] {
     const auto attend = [&](const Tensor& x) {
-      return attention_.Forward(x, masks, context, cache, layer);
+      return attention_->Forward(x, masks, context, cache, layer);
     };
     if (alpha_ != 0) return Scaled(h, attend, context);
     if (parallel_) return Parallel(h, attend, context);

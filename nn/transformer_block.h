@@ -32,6 +32,8 @@ enum class NormPlace { kBefore, kBehind, kBothSides };
 struct TransformerBlockConfig {
   SelfAttentionConfig attention;
   MlpConfig mlp;
+  // In place of a SelfAttention, under attention_name: of `attention`, hidden_size alone counts.
+  MakeAttention make_attention = nullptr;
   MakeFeedForward feed_forward = nullptr;  // in place of an Mlp, under mlp_name
   NormKind norm = NormKind::kLayerNorm;
   double norm_eps = 1e-5;
@@ -74,7 +76,7 @@ class TransformerBlock : public Module {
   const bool parallel_;
   const double alpha_;
   std::unique_ptr<Norm> attention_norm_;  // null: none
-  SelfAttention attention_;
+  std::unique_ptr<AttentionLayer> attention_;
   std::unique_ptr<Norm> attention_output_norm_;  // null: none
   std::unique_ptr<Norm> mlp_norm_;               // null: attention_norm_ serves both, or none
   std::unique_ptr<FeedForward> mlp_;

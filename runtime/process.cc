@@ -3,7 +3,9 @@
 
 #include <atomic>
 #include <mutex>
+#include <string_view>
 
+#include "base/version.h"
 #include "core/allocator.h"
 #include "core/thread_pool.h"
 #include "runtime/border.h"
@@ -92,6 +94,9 @@ void LogWarning(const std::string& message) {
 }
 
 }  // namespace tessera::runtime
+
+static_assert(std::string_view(TSR_VERSION) == TESSERA_VERSION,
+              "base/version.h has another number");
 
 const char* tsr_version(void) { return TSR_VERSION; }
 

@@ -154,7 +154,9 @@ void Check(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOpt
                     q.device() == k.device() && q.device() == v.device() &&
                     (q.size(0) == k.size(0) || options.pages.defined()) && q.size(3) == k.size(3) &&
                     (k.size(1) == 0 ? q.size(1) == 0 : q.size(1) % k.size(1) == 0);
-  TESSERA_CHECK(fits, kName, "q ", q, ", k ", k, ", v ", v);
+  TESSERA_CHECK(fits, kName, "q ", q, ", k ", k, ", v ", v,
+                ": [batch, heads, tokens, head_dim] of one floating dtype and device are needed, k "
+                "and v alike, q's heads a multiple of theirs");
   const int64_t b = q.size(0);
   const int64_t keys = KeyLength(k, options);
   if (const Tensor& table = options.pages; table.defined()) {
@@ -172,16 +174,16 @@ void Check(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOpt
   CheckOption("key_document", options.key_document, {b, keys}, q);
   TESSERA_CHECK(options.query_document.defined() == options.key_document.defined(), kName,
                 "query_document and key_document go together");
-  TESSERA_CHECK(options.window >= 0, kName, "a window of ", options.window);
+  TESSERA_CHECK(options.window >= 0, kName, "a window of ", options.window, " is negative");
   TESSERA_CHECK(options.softcap == 0 || (options.softcap > 0 && !options.bias.defined()), kName,
                 "a softcap of ", options.softcap, ": above 0, and without a bias");
   TESSERA_CHECK(options.dropout_p >= 0 && options.dropout_p < 1, kName,
-                "dropout_p = ", options.dropout_p);
+                "dropout_p = ", options.dropout_p, " is not in [0, 1)");
   if (options.bias.defined()) {
     const Shape scores = {b, q.size(1), q.size(2), keys};
     TESSERA_CHECK(
         options.bias.ndim() == 4 && BroadcastShapes(options.bias.shape(), scores, kName) == scores,
-        kName, "bias ", options.bias, " for scores of ", scores);
+        kName, "bias ", options.bias, " does not broadcast to scores of ", scores);
   }
 }
 

@@ -30,11 +30,12 @@ struct Sizes {
 
 void Check(const char* name, const Tensor& x, const Tensor& weight, const Tensor& bias) {
   TESSERA_CHECK(x.ndim() >= 2 && IsFloating(x.dtype()) && x.numel() > 0, name,
-                "cannot normalise the channels of ", x);
+                "cannot normalise the channels of ", x,
+                ": [N, C, ...] of a floating dtype with elements is needed");
   for (const Tensor& p : {weight, bias}) {
     TESSERA_CHECK(!p.defined() || (p.shape() == Shape{x.size(1)} && p.dtype() == x.dtype() &&
                                    p.device() == x.device()),
-                  name, "parameter ", p, " for ", x);
+                  name, "parameter ", p, " for ", x, ": it must be [C] of x's dtype and device");
   }
 }
 

@@ -21,10 +21,12 @@ bool FitsTo(const Tensor& parameter, const Tensor& x) {
 void CheckTensors(const char* name, const Tensor& x, const Tensor& weight, const Tensor& bias,
                   int64_t outputs) {
   TESSERA_CHECK(IsFloating(x.dtype()) && FitsTo(weight, x) && x.device() == weight.device(), name,
-                "cannot convolve ", x, " by ", weight);
-  TESSERA_CHECK(!bias.defined() || (bias.shape() == Shape{outputs} && FitsTo(bias, x) &&
-                                    bias.device() == x.device()),
-                name, "bias ", bias, " for ", outputs, " outputs of ", x.dtype());
+                "cannot convolve ", x, " by ", weight,
+                ": one floating dtype and device are needed");
+  TESSERA_CHECK(
+      !bias.defined() ||
+          (bias.shape() == Shape{outputs} && FitsTo(bias, x) && bias.device() == x.device()),
+      name, "bias ", bias, " is not [", outputs, "] of ", x.dtype(), ", as the outputs are");
 }
 
 // A dim of the side that the kernel slides over; `out` is 0 where no kernel fits.

@@ -23,7 +23,8 @@ Plan Check(const Tensor& logits, const Tensor& targets, const CrossEntropyOption
   TESSERA_CHECK(logits.ndim() >= 1 && IsFloating(logits.dtype()) &&
                     targets.dtype() == DType::kInt64 && targets.device() == logits.device() &&
                     targets.shape() == Shape(logits.shape().begin(), logits.shape().end() - 1),
-                "cross_entropy", "logits ", logits, " and targets ", targets);
+                "cross_entropy", "logits ", logits, " and targets ", targets,
+                ": targets must be int64, with the shape of logits but for their last dim");
   Plan plan;
   plan.columns = logits.size(-1);
   plan.rows = targets.numel();

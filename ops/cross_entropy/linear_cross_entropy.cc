@@ -63,7 +63,8 @@ Tensor LinearCrossEntropy(const Tensor& h, const Tensor& weight, const Tensor& t
   const bool whole = options.group == nullptr || options.group->size() == 1;
   TESSERA_CHECK(h.ndim() >= 1 && targets.numel() > 0 && targets.dtype() == DType::kInt64 &&
                     targets.shape() == Shape(h.shape().begin(), h.shape().end() - 1),
-                kName, h, " and targets ", targets);
+                kName, h, " and targets ", targets,
+                ": targets must be int64, with the shape of what is fed but for its last dim");
   TESSERA_CHECK(chunk_rows > 0, kName, chunk_rows, " rows at a time");
   TESSERA_CHECK(
       options.reduction != LossReduction::kNone && whole && !options.class_weights.defined(), kName,

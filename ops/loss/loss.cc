@@ -45,7 +45,8 @@ using Pair = std::pair<Tensor, Tensor>;
 Pair Checked(const char* name, const Tensor& x, const Tensor& target) {
   TESSERA_CHECK(IsFloating(x.dtype()) && IsFloating(target.dtype()) &&
                     x.shape() == target.shape() && x.device() == target.device(),
-                name, x, " and target ", target);
+                name, x, " and target ", target,
+                ": one shape, device and floating dtypes are needed");
   Pair pair{ForSum(x), ForSum(target)};
   const DType a = pair.first.dtype();
   const DType b = pair.second.dtype();

@@ -30,7 +30,8 @@ void Check(const Tensor& x, const std::vector<int64_t>& counts, const std::vecto
     TESSERA_CHECK(weight.ndim() == 2 && weight.shape() == shape && fits &&
                       weight.size(layout == LinearLayout::kOutIn ? 1 : 0) == x.size(1) &&
                       weight.device() == x.device(),
-                  kName, "a weight ", weight, " for x ", x);
+                  kName, "a weight ", weight, " for x ", x,
+                  ": all must have one shape with x's features");
   }
 }
 

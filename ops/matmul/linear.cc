@@ -21,11 +21,12 @@ void Check(const Tensor& x, const Tensor& weight, const Tensor& bias, LinearLayo
   const bool out_in = layout == LinearLayout::kOutIn;
   TESSERA_CHECK(x.ndim() >= 1 && weight.ndim() == 2 && x.size(-1) == weight.size(out_in ? 1 : 0) &&
                     FitsTo(weight, x) && x.device() == weight.device() && IsFloating(x.dtype()),
-                "linear", "cannot apply ", out_in ? "[out, in] " : "[in, out] ", weight, " to ", x);
+                "linear", "cannot apply ", out_in ? "[out, in] " : "[in, out] ", weight, " to ", x,
+                ": the last dim must be the weight's `in`, of one floating dtype and device");
   const int64_t out = weight.size(out_in ? 0 : 1);
   TESSERA_CHECK(
       !bias.defined() || (bias.shape() == Shape{out} && FitsTo(bias, x) && bias.is_contiguous()),
-      "linear", "bias ", bias, " for ", out, " outputs of ", x.dtype());
+      "linear", "bias ", bias, " is not [", out, "] of ", x.dtype(), ", as the outputs are");
 }
 
 // Off the tape, all leading dims as one: [rows, last]. The last may be empty (a rank without
@@ -182,8 +183,8 @@ Tensor LowRankLinear(const Tensor& given, const Tensor& weight, const Tensor& bi
   const Tensor term_x = own_x ? ForProduct(term.x) : x;
   Check(x, weight, bias, layout);
   Check(term_x, term.a, {}, LinearLayout::kOutIn);
-  TESSERA_CHECK(term_x.shape() == x.shape(), "low_rank_linear", "a term of ", term_x, " beside ",
-                x);
+  TESSERA_CHECK(term_x.shape() == x.shape(), "low_rank_linear", "a term of ", term_x, " beside ", x,
+                ": they must have one shape");
 
   const auto scaled = [scale = term.scale](const Tensor& low) {
     const NoGrad no_grad;
@@ -193,7 +194,7 @@ Tensor LowRankLinear(const Tensor& given, const Tensor& weight, const Tensor& bi
       scaled(Apply(AsMatrix(term_x), term.a, {}, LinearLayout::kOutIn, term.trees.inputs));
   Check(low, term.b, {}, LinearLayout::kOutIn);
   TESSERA_CHECK(term.b.size(0) == weight.size(layout == LinearLayout::kOutIn ? 0 : 1),
-                "low_rank_linear", "b ", term.b, " beside the weight ", weight);
+                "low_rank_linear", "b ", term.b, " has not the outputs of the weight ", weight);
   const Tensor matrix = Apply(AsMatrix(x), weight, bias, layout, term.trees.inputs);
   AddProduct(low, InOut(term.b, LinearLayout::kOutIn, x.dtype()), matrix);
   const Tensor y = WithLeadingDims(matrix, x.shape());

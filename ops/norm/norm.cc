@@ -142,14 +142,15 @@ NormGrads LaunchBackward(const Spec& spec, const Tensor& x, const Tensor& weight
 void Check(const Spec& spec, const Tensor& x, const Tensor& residual, const Tensor& weight,
            const Tensor& bias) {
   TESSERA_CHECK(x.ndim() >= (spec.tree.has_value() ? 3 : 1) && IsFloating(x.dtype()), spec.name,
-                "cannot normalise ", x);
+                "cannot normalise ", x, ": a floating dtype and a dim of features are needed");
   TESSERA_CHECK(
       !residual.defined() || (residual.shape() == x.shape() && residual.dtype() == x.dtype()),
-      spec.name, "residual ", residual, " for ", x);
+      spec.name, "residual ", residual, " for ", x, ": one shape and dtype are needed");
   for (const Tensor& p : {weight, bias}) {
     TESSERA_CHECK(!p.defined() || (p.shape() == Shape{x.size(-1)} && p.dtype() == x.dtype() &&
                                    p.device() == x.device() && p.is_contiguous()),
-                  spec.name, "parameter ", p, " for ", x);
+                  spec.name, "parameter ", p, " for ", x,
+                  ": it must have the size, dtype and device of the last dim");
   }
 }
 

@@ -41,7 +41,7 @@ PoolDim DimOf(const char* name, int64_t in, const Window& w) {
 
 void CheckPictures(const char* name, const Tensor& x, int ndim) {
   TESSERA_CHECK(x.ndim() == ndim && IsFloating(x.dtype()) && x.size(2) > 0 && x.size(-1) > 0, name,
-                "cannot pool ", x);
+                "cannot pool ", x, ": ", ndim, " dims of a floating dtype are needed");
 }
 
 PoolDim One() { return {1, 1, 1, 1, 0, 1}; }

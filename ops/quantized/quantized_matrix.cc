@@ -214,10 +214,11 @@ Tensor QuantizedLinear(const Tensor& given, const QuantizedMatrix& weight, const
                     (x.dtype() == DType::kFloat32 || IsHalf(x.dtype())) &&
                     x.device() == weight.bytes.device(),
                 kName, "cannot apply ", QuantTypeName(weight.type), " [", weight.rows(), ", ",
-                weight.columns, "] on ", weight.bytes.device(), " to ", x);
+                weight.columns, "] on ", weight.bytes.device(), " to ", x,
+                ": the last dim must be the second size, of float32 or half precision");
   TESSERA_CHECK(!bias.defined() || (bias.shape() == Shape{weight.rows()} &&
                                     bias.dtype() == x.dtype() && bias.is_contiguous()),
-                kName, "bias ", bias, " for ", weight.rows(), " outputs of ", x.dtype());
+                kName, "bias ", bias, " is not [", weight.rows(), "] of ", x.dtype());
   Shape shape = x.shape();
   shape[-1] = weight.rows();
   Tensor y = Empty(shape, x.dtype(), x.device());
@@ -250,7 +251,7 @@ Tensor QuantizedEmbedding(const QuantizedMatrix& table, const Tensor& ids, DType
   constexpr std::string_view kName = "quantized_embedding";
   CheckMatrix(kName, table);
   TESSERA_CHECK(ids.dtype() == DType::kInt64 && ids.device() == table.bytes.device(), kName,
-                "ids are ", ids);
+                "ids are ", ids, ", not int64 on the table's device");
   Shape shape(ids.shape().begin(), ids.shape().end());
   shape.push_back(table.columns);
   Tensor out = Empty(shape, dtype, ids.device());

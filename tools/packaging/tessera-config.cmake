@@ -57,7 +57,21 @@ endmacro()
 _tessera_library(tessera tessera include m)
 _tessera_library(training tessera_training include m)
 
+# Why a part is not there; empty: it is. Those for C++20 come with nlohmann_json.
+set(_tessera_why_tessera "libtessera.a is not in ${_tessera_prefix}/lib (Debian: libtessera-dev)")
+set(_tessera_why_training
+  "libtessera_training.a is not in ${_tessera_prefix}/lib (Debian: libtessera-dev)")
 find_package(nlohmann_json QUIET)
+foreach(_tessera_part nn train main)
+  if(NOT EXISTS "${_tessera_prefix}/lib/libtessera_cpp_${_tessera_part}.a")
+    set(_tessera_why_${_tessera_part}
+      "libtessera_cpp_${_tessera_part}.a is not in ${_tessera_prefix}/lib (Debian: libtessera-cpp-dev)")
+  elseif(NOT nlohmann_json_FOUND)
+    set(_tessera_why_${_tessera_part}
+      "it needs CMake's package nlohmann_json, which is not found (Debian: nlohmann-json3-dev)")
+  endif()
+endforeach()
+
 if(nlohmann_json_FOUND AND EXISTS "${_tessera_prefix}/lib/libtessera_cpp_nn.a")
   _tessera_library(nn tessera_cpp_nn include csv jpeg lz4 png snappy yaml-cpp z zstd m)
   _tessera_cpp(nn)
@@ -71,10 +85,20 @@ if(nlohmann_json_FOUND AND EXISTS "${_tessera_prefix}/lib/libtessera_cpp_nn.a")
   set_property(TARGET tessera::main APPEND PROPERTY INTERFACE_LINK_LIBRARIES tessera::train)
 endif()
 
-foreach(_tessera_part ${tessera_FIND_COMPONENTS})
-  if(tessera_FIND_REQUIRED_${_tessera_part} AND NOT tessera_${_tessera_part}_FOUND)
-    set(tessera_FOUND FALSE)
-    set(tessera_NOT_FOUND_MESSAGE
-      "no part '${_tessera_part}'; nn, train and main need nlohmann_json (with Debian's packages: libtessera-cpp-dev)")
+# By the name that find_package was called with: "Tessera" finds this file, too.
+set(_tessera_missing "")
+foreach(_tessera_part ${${CMAKE_FIND_PACKAGE_NAME}_FIND_COMPONENTS})
+  set(${CMAKE_FIND_PACKAGE_NAME}_${_tessera_part}_FOUND ${tessera_${_tessera_part}_FOUND})
+  if(${CMAKE_FIND_PACKAGE_NAME}_FIND_REQUIRED_${_tessera_part} AND
+     NOT tessera_${_tessera_part}_FOUND)
+    set(_tessera_reason "${_tessera_why_${_tessera_part}}")
+    if(NOT _tessera_reason)
+      set(_tessera_reason "there is no such component; there are tessera, training, nn, train and main")
+    endif()
+    string(APPEND _tessera_missing "\n  component '${_tessera_part}': ${_tessera_reason}")
   endif()
 endforeach()
+if(_tessera_missing)
+  set(${CMAKE_FIND_PACKAGE_NAME}_FOUND FALSE)
+  set(${CMAKE_FIND_PACKAGE_NAME}_NOT_FOUND_MESSAGE "Tessera lacks what was asked for:${_tessera_missing}")
+endif()
