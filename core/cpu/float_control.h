@@ -3,8 +3,8 @@
 //
 //   const FloatControlWord before = FloatControl();
 //   SetFloatControl(before | kFlushSubnormals);
-//   ...                                           // vectors alone; the compiler knows nothing of
-//   it SetFloatControl(before);
+//   ...                                     // calls of kernels alone: no compiler knows of it
+//   SetFloatControl(before);
 #ifndef TESSERA_CORE_CPU_FLOAT_CONTROL_H_
 #define TESSERA_CORE_CPU_FLOAT_CONTROL_H_
 
