@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <cstdint>
 #include <cstdlib>
 #include <limits>
@@ -74,10 +75,10 @@ class JsonParser {
         return reader_.TakeWord("null");
       case 'N':
         *value = std::numeric_limits<double>::quiet_NaN();
-        return reader_.TakeWord("NaN");
+        return !rules_.strict && reader_.TakeWord("NaN");
       case 'I':
         *value = std::numeric_limits<double>::infinity();
-        return reader_.TakeWord("Infinity");
+        return !rules_.strict && reader_.TakeWord("Infinity");
       default:
         return Number(value);
     }
@@ -181,7 +182,7 @@ class JsonParser {
     const std::string_view text = reader_.TakeNumber(&whole);
     if (text.empty()) {
       *value = -std::numeric_limits<double>::infinity();
-      return reader_.position() == begin + 1 && reader_.Next() == 'I' &&
+      return !rules_.strict && reader_.position() == begin + 1 && reader_.Next() == 'I' &&
              reader_.TakeWord("Infinity");
     }
     const char* const end = text.data() + text.size();
@@ -199,7 +200,7 @@ class JsonParser {
         *value = large;
         return true;
       }
-      if constexpr (kOrdered) {
+      if (kOrdered && !rules_.strict) {
         *value = Json::binary({text.begin(), text.end()});
         return true;
       }
@@ -209,7 +210,7 @@ class JsonParser {
       real = std::strtod(std::string(text).c_str(), nullptr);  // 0, or infinite
     }
     *value = real;
-    return true;
+    return !rules_.strict || std::isfinite(real);
   }
 
   const std::string_view text_;

@@ -26,7 +26,9 @@ inline constexpr int kMaxJsonDepth = 64;
 struct JsonRules {
   // A key given twice in an object is refused by its name: for what a user writes by hand.
   bool unique_keys = false;
-  bool comments = false;                             // of C++
+  bool comments = false;  // of C++
+  // By the standard: no NaN, no number beyond a double. Integers beyond 64 bits are rounded.
+  bool strict = false;
   size_t max_values = static_cast<size_t>(1) << 40;  // members and elements; more are refused
 };
 

@@ -5,6 +5,9 @@
 
 #include <cmath>
 #include <limits>
+#include <string>
+
+#include "base/json_ordered.h"
 
 namespace tessera {
 namespace {
@@ -85,6 +88,21 @@ TEST(JsonTextTest, ReadsNumbersAsPythonDoes) {
   EXPECT_NE(Failure("-").find("at byte 2"), std::string::npos);
   EXPECT_TRUE(ParseJson(std::string(4300, '7'), "text").ok());
   EXPECT_EQ(Failure(std::string(4301, '7')), "c.json: an integer of more than 4300 digits");
+}
+
+// As nlohmann's parser takes it.
+TEST(JsonTextTest, StrictIsTheStandard) {
+  for (const char* text : {"NaN", "[Infinity]", "-Infinity", "1e400", "[-1e400]"}) {
+    EXPECT_FALSE(ParseJson(text, "text", {.strict = true}).ok()) << text;
+    EXPECT_FALSE(ParseOrderedJson(text, "text", {.strict = true}).ok()) << text;
+  }
+  for (const char* text :
+       {"18446744073709551616", "-9223372036854775809", "1e-400", "[1, -0, 2.5]"}) {
+    EXPECT_EQ(*ParseJson(text, "text", {.strict = true}), json::parse(text)) << text;
+    EXPECT_EQ(*ParseOrderedJson(text, "text", {.strict = true}),
+              nlohmann::ordered_json::parse(text))
+        << text;
+  }
 }
 
 TEST(JsonTextTest, LastOfEqualKeysCountsOrIsRefused) {

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "base/json_text.h"
 #include "base/nearest_name.h"
 
 namespace tessera {
@@ -246,11 +247,11 @@ Json PythonNumber(const std::string& text) {
   const std::string fraction = has_point ? text.substr(point + 1, end - point - 1) : "";
   if (whole.empty() && fraction.empty()) return Json();
   const std::string minus = text[0] == '-' ? "-" : "";
-  const Json value = Json::parse(minus + (whole.empty() ? "0" : whole) +
-                                     (has_point ? "." + (fraction.empty() ? "0" : fraction) : "") +
-                                     text.substr(end),
-                                 nullptr, /*allow_exceptions=*/false);
-  return value.is_number() ? value : Json();
+  const StatusOr<Json> value =
+      ParseJson(minus + (whole.empty() ? "0" : whole) +
+                    (has_point ? "." + (fraction.empty() ? "0" : fraction) : "") + text.substr(end),
+                "", {.strict = true});
+  return value.ok() && value->is_number() ? *value : Json();
 }
 
 }  // namespace
@@ -285,8 +286,8 @@ Json Option::FromText(Kind kind, const std::string& text) {
   }
   if (!is_json && kind == Kind::kIntegerLists) json = IntegerListsText(text);
   if (!is_json && kind == Kind::kWeights) json = WeightsText(text);
-  const Json value = Json::parse(json, nullptr, /*allow_exceptions=*/false);
-  return value.is_discarded() ? Json(text) : value;
+  const StatusOr<Json> value = ParseJson(json, "", {.strict = true});
+  return value.ok() ? *value : Json(text);
 }
 
 std::string Option::ToText(const Json& value) const {

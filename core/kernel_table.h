@@ -23,7 +23,6 @@
 #define TESSERA_CORE_KERNEL_TABLE_H_
 
 #include <cstddef>
-#include <string>
 
 #include "base/error.h"
 #include "core/allocator.h"
@@ -34,37 +33,50 @@
 
 namespace tessera {
 
+// What is the same for kernels of all arguments.
+class AnyKernelTable {
+ public:
+  bool Supports(const Device& device) const {
+    return device.is_meta() || fns_[static_cast<int>(device.type)] != nullptr;
+  }
+  const char* name() const { return name_; }
+
+ protected:
+  using AnyFn = void (*)();  // a function of the table's own type
+  constexpr explicit AnyKernelTable(const char* name) : name_(name) {}
+
+  void AddKernel(DeviceType type, AnyFn fn);
+  // The kernel of a device that holds data, which becomes the thread's active one.
+  AnyFn KernelOf(const Device& device) const;
+  static void CountWorkspace(const Device& meta, size_t bytes);
+
+  AnyFn workspaces_[kNumDeviceTypes] = {};
+
+ private:
+  const char* name_;
+  AnyFn fns_[kNumDeviceTypes] = {};
+  bool twice_ = false;
+};
+
 template <typename Args>
-class KernelTable {
+class KernelTable : public AnyKernelTable {
  public:
   using Fn = void (*)(const Args&);
   // Pointers in the arguments may be null.
   using WorkspaceFn = size_t (*)(const Args&);
-  constexpr explicit KernelTable(const char* name) : name_(name) {}
+  constexpr explicit KernelTable(const char* name) : AnyKernelTable(name) {}
 
   // Before main, where nothing can be reported: a second kernel is told at the first launch.
-  void Register(DeviceType type, Fn fn) {
-    twice_ = twice_ || fns_[static_cast<int>(type)] != nullptr;
-    fns_[static_cast<int>(type)] = fn;
-  }
+  void Register(DeviceType type, Fn fn) { AddKernel(type, reinterpret_cast<AnyFn>(fn)); }
   void RegisterWorkspace(DeviceType type, WorkspaceFn fn) {
-    workspaces_[static_cast<int>(type)] = fn;
-  }
-  bool Supports(const Device& device) const {
-    return device.is_meta() || fns_[static_cast<int>(device.type)] != nullptr;
+    workspaces_[static_cast<int>(type)] = reinterpret_cast<AnyFn>(fn);
   }
   // The kernel of a device that holds data; the device becomes the thread's active one.
-  Fn For(const Device& device) const {
-    const Fn fn = fns_[static_cast<int>(device.type)];
-    TESSERA_CHECK(fn != nullptr, name_, "no kernel for ", device, "; registered: ", Registered());
-    TESSERA_CHECK(!twice_, name_, "two kernels of one kind of device are registered");
-    ActivateDevice(device);
-    return fn;
-  }
+  Fn For(const Device& device) const { return reinterpret_cast<Fn>(KernelOf(device)); }
   void Launch(const Device& device, const Args& args) const {
-    if (device.is_meta()) return CountWorkspace(device, args);
+    if (device.is_meta()) return CountWorkspace(device, WorkspaceBytes(device.target, args));
     StopIfCancelled();
-    ProfileSpan span("kernel", name_, device);
+    ProfileSpan span("kernel", name(), device);
     if constexpr (requires { WorkOf(args); }) {
       if (span.records()) span.Note(WorkOf(args));
     }
@@ -72,29 +84,9 @@ class KernelTable {
   }
   // Bytes of workspace of the kernel of a device type.
   size_t WorkspaceBytes(DeviceType type, const Args& args) const {
-    const WorkspaceFn fn = workspaces_[static_cast<int>(type)];
+    const auto fn = reinterpret_cast<WorkspaceFn>(workspaces_[static_cast<int>(type)]);
     return fn == nullptr ? 0 : fn(args);
   }
-  const char* name() const { return name_; }
-
- private:
-  void CountWorkspace(const Device& meta, const Args& args) const {
-    const size_t bytes = WorkspaceBytes(meta.target, args);
-    if (bytes == 0) return;
-    Allocator& allocator = Allocator::For(meta);
-    allocator.Free(allocator.Allocate(bytes), bytes);
-  }
-  std::string Registered() const {
-    std::string names;
-    if (fns_[static_cast<int>(DeviceType::kCpu)] != nullptr) names += " cpu";
-    if (fns_[static_cast<int>(DeviceType::kCuda)] != nullptr) names += " cuda";
-    return names.empty() ? "none" : names.substr(1);
-  }
-
-  const char* name_;
-  Fn fns_[kNumDeviceTypes] = {};
-  WorkspaceFn workspaces_[kNumDeviceTypes] = {};
-  bool twice_ = false;
 };
 
 // Adds a kernel to its table before main (TESSERA_REGISTER_KERNEL).

@@ -2,10 +2,10 @@
 #include "core/safetensors_header.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cstdint>
 #include <cstdio>
 #include <limits>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -14,10 +14,11 @@
 #include <utility>
 #include <vector>
 
+#include "base/json_reader.h"
+#include "base/utf8.h"
+
 namespace tessera::safetensors_internal {
 namespace {
-
-using nlohmann::json;
 
 struct ElementType {
   std::string_view name;
@@ -49,14 +50,14 @@ std::string Quoted(std::string_view text) {
   return "'" + cut + (text.size() > kMost ? "...'" : "'");
 }
 
-// Receives the parser's events. The header's grammar is fixed and three levels deep, so one state
-// per level is enough and nothing nests without bound; `false` ends the parse.
-class HeaderReader : public json::json_sax_t {
+// Takes what a walk through the text meets (Walk). The header's grammar is fixed and three levels
+// deep, so one state per level is enough and nothing nests without bound; `false` ends the walk.
+class HeaderReader {
  public:
   Header header;
   std::string error;
 
-  bool null() override {
+  bool Null() {
     // The format's library writes absent metadata this way.
     if (state_ == State::kEntry && entry_.name == kMetadata) {
       state_ = State::kRoot;
@@ -64,22 +65,28 @@ class HeaderReader : public json::json_sax_t {
     }
     return Unexpected("null");
   }
-  bool boolean(bool) override { return Unexpected("a boolean"); }
-  bool number_integer(number_integer_t value) override {
-    return value < 0 ? Fail(Concat("negative number ", value)) : Number(value);
-  }
-  bool number_unsigned(number_unsigned_t value) override {
-    if (value > static_cast<uint64_t>(std::numeric_limits<int64_t>::max())) {
+  bool Boolean() { return Unexpected("a boolean"); }
+  // As the text spells it.
+  bool Number(std::string_view text) {
+    uint64_t value = 0;
+    int64_t below = 0;
+    const char* const end = text.data() + text.size();
+    const auto is_all = [&](const std::from_chars_result& result) {
+      return result.ec == std::errc() && result.ptr == end;
+    };
+    if (is_all(std::from_chars(text.data(), end, value))) {
+      if (value <= static_cast<uint64_t>(std::numeric_limits<int64_t>::max())) {
+        return Number(static_cast<int64_t>(value));
+      }
       return Fail(Concat("number ", value, " is too large"));
     }
-    return Number(static_cast<int64_t>(value));
+    if (is_all(std::from_chars(text.data(), end, below))) {
+      return below < 0 ? Fail(Concat("negative number ", below)) : Number(below);
+    }
+    return Fail(Concat("number ", text.substr(0, 40), " is not an integer that fits"));
   }
-  bool number_float(number_float_t, const string_t& text) override {
-    return Fail("number " + text.substr(0, 40) + " is not an integer that fits");
-  }
-  bool binary(binary_t&) override { return Unexpected("binary data"); }
 
-  bool string(string_t& value) override {
+  bool Text(std::string value) {
     if (state_ == State::kMetadataValue) {
       state_ = State::kMetadata;
       return header.metadata.emplace(std::move(field_), std::move(value)).second ||
@@ -93,7 +100,7 @@ class HeaderReader : public json::json_sax_t {
     return Unexpected("a string");
   }
 
-  bool start_object(std::size_t) override {
+  bool StartObject() {
     if (state_ == State::kStart) {
       state_ = State::kRoot;
       return true;
@@ -105,7 +112,7 @@ class HeaderReader : public json::json_sax_t {
     return Unexpected("an object");
   }
 
-  bool key(string_t& value) override {
+  bool Key(std::string value) {
     switch (state_) {
       case State::kRoot:
         entry_ = {};
@@ -125,7 +132,7 @@ class HeaderReader : public json::json_sax_t {
     }
   }
 
-  bool end_object() override {
+  bool EndObject() {
     if (state_ == State::kTensor) {
       if (seen_ != 7) return Fail("needs dtype, shape and data_offsets");
       if (offsets_.size() != 2) return Fail("data_offsets must be two numbers");
@@ -143,20 +150,14 @@ class HeaderReader : public json::json_sax_t {
     return true;
   }
 
-  bool start_array(std::size_t) override {
+  bool StartArray() {
     if (state_ != State::kField || field_ == "dtype") return Unexpected("an array");
     state_ = State::kArray;
     return true;
   }
-  bool end_array() override {
+  bool EndArray() {
     state_ = State::kTensor;
     return true;
-  }
-
-  bool parse_error(std::size_t position, const std::string&,
-                   const nlohmann::detail::exception&) override {
-    if (error.empty()) error = Concat("the header is not valid JSON at byte ", 8 + position);
-    return false;
   }
 
  private:
@@ -205,6 +206,43 @@ class HeaderReader : public json::json_sax_t {
   int seen_ = 0;  // 1: dtype, 2: shape, 4: data_offsets
   std::unordered_set<std::string> names_;
 };
+
+// Tells `reader` of the value that comes; false: it wants no more, or the text is no JSON.
+bool Walk(JsonReader* json, HeaderReader* reader) {
+  std::string text;
+  switch (json->Next()) {
+    case '{':
+      json->Take('{');
+      if (!reader->StartObject()) return false;
+      if (json->Take('}')) return reader->EndObject();
+      do {
+        text.clear();
+        if (!json->ReadString(&text) || !json->Take(':')) return false;
+        if (!reader->Key(std::move(text)) || !Walk(json, reader)) return false;
+      } while (json->Take(','));
+      return json->Take('}') && reader->EndObject();
+    case '[':
+      json->Take('[');
+      if (!reader->StartArray()) return false;
+      if (json->Take(']')) return reader->EndArray();
+      do {
+        if (!Walk(json, reader)) return false;
+      } while (json->Take(','));
+      return json->Take(']') && reader->EndArray();
+    case '"':
+      return json->ReadString(&text) && reader->Text(std::move(text));
+    case 'n':
+      return json->TakeWord("null") && reader->Null();
+    case 't':
+      return json->TakeWord("true") && reader->Boolean();
+    case 'f':
+      return json->TakeWord("false") && reader->Boolean();
+    default:
+      bool whole = false;
+      const std::string_view number = json->TakeNumber(&whole);
+      return !number.empty() && reader->Number(number);
+  }
+}
 
 Status CheckEntry(const SafetensorsFile::Entry& entry, int64_t data_bytes,
                   const std::string& where) {
@@ -265,11 +303,13 @@ StatusOr<Header> ParseHeader(std::string_view text, int64_t data_bytes, const st
   if (text.empty() || text[0] != '{') {
     return DataLoss(path, ": not a safetensors file (the header does not start with '{')");
   }
-  // The parser would take a zero byte for the end and ignore what follows.
-  if (const size_t zero = text.find('\0'); zero != std::string_view::npos) {
-    return DataLoss(path, ": the header is not valid JSON at byte ", 8 + zero);
-  }
-  if (!json::sax_parse(text.begin(), text.end(), &reader)) {
+  const auto not_json = [&](size_t byte) {
+    return DataLoss(path, ": the header is not valid JSON at byte ", 8 + byte);
+  };
+  if (const size_t bad = FindInvalidUtf8(text); bad != kNoInvalidUtf8) return not_json(bad + 1);
+  JsonReader json(text);
+  if (!Walk(&json, &reader) || !json.AtEnd()) {
+    if (reader.error.empty()) return not_json(json.position() + 1);
     return DataLoss(path, ": ", reader.error);
   }
   Header header = std::move(reader.header);

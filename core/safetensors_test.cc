@@ -130,7 +130,7 @@ TEST_F(SafetensorsTest, RefusesWrongHeaders) {
   expect(" {}", no_brace);
   expect("{", "the header is not valid JSON at byte 10");
   expect("{}x", "the header is not valid JSON at byte 11");
-  expect(std::string("{}\0x", 4), "the header is not valid JSON at byte 10");
+  expect(std::string("{}\0x", 4), "the header is not valid JSON at byte 11");
   expect("{\"a\":1}", "tensor 'a': unexpected a number");
   expect("{\"a\":null}", "tensor 'a': unexpected null");
   expect("{\"a\":\"b\"}", "tensor 'a': unexpected a string");

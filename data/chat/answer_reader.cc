@@ -89,15 +89,14 @@ std::vector<ordered_json> CallsIn(std::string_view text, const CallForm& form) {
         !form.behind_name.empty() && !rest.starts_with('{') && !rest.starts_with('[');
     const std::string_view name = named ? CutName(form, &rest) : std::string_view();
     const std::string_view json = CutStructure(&rest);
-    // The first reading bounds how deep it is.
-    if (!ParseOrderedJson(json, "a call").ok()) return {};
-    ordered_json value = ordered_json::parse(json, nullptr, false);
+    StatusOr<ordered_json> value = ParseOrderedJson(json, "a call", {.strict = true});
+    if (!value.ok()) return {};
     if (named) {
-      calls.push_back({{"name", name}, {form.arguments, std::move(value)}});
-    } else if (value.is_array()) {
-      for (ordered_json& call : value) calls.push_back(std::move(call));
+      calls.push_back({{"name", name}, {form.arguments, *std::move(value)}});
+    } else if (value->is_array()) {
+      for (ordered_json& call : *value) calls.push_back(std::move(call));
     } else {
-      calls.push_back(std::move(value));
+      calls.push_back(*std::move(value));
     }
   }
   return calls;
@@ -111,7 +110,9 @@ std::string ArgumentsOf(const ordered_json& call, std::string_view key) {
   if (found->is_object()) {
     return found->dump(-1, ' ', false, ordered_json::error_handler_t::replace);
   }
-  const bool spelled = found->is_string() && ordered_json::accept(found->get<std::string>());
+  const bool spelled =
+      found->is_string() &&
+      ParseOrderedJson(found->get_ref<const std::string&>(), "", {.strict = true}).ok();
   return spelled ? found->get<std::string>() : std::string();
 }
 

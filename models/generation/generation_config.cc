@@ -190,17 +190,19 @@ StatusOr<GenerationConfig> WithSettings(GenerationConfig config, const json& ask
   const double usual = config.temperature;
   TESSERA_RETURN_IF_ERROR(GenerationConfig::Table().Apply(asked, "generation", &config));
   const auto has = [&](const char* key) { return asked.contains(key) && !asked[key].is_null(); };
-  const bool likeliest = has("temperature") && config.temperature == 0;
-  if (likeliest) config.temperature = usual;
   if (!has("do_sample")) {
     constexpr const char* kSampling[] = {"temperature", "top_k",          "top_p",     "min_p",
                                          "typical_p",   "epsilon_cutoff", "eta_cutoff"};
     if (std::any_of(std::begin(kSampling), std::end(kSampling), has)) {
-      config.do_sample = !likeliest;
+      config.do_sample = true;
     } else if (has("num_beams") && config.num_beams > 1) {
       // The file's sampling is for one beam; what is asked for beside beams is refused.
       config.do_sample = false;
     }
+  }
+  if (config.temperature == 0) {  // the likeliest token, whatever else asks for sampling
+    config.do_sample = false;
+    config.temperature = usual;
   }
   for (const char* key : {"length_penalty", "early_stopping"}) {
     if (has(key) && config.num_beams == 1) {
@@ -227,6 +229,7 @@ StatusOr<GenerationConfig> ReadGenerationConfig(const std::string& folder,
   if (IsDirectory(folder) && PathExists(path)) {
     TESSERA_ASSIGN_OR_RETURN(const json object, ReadJsonFile(path));
     TESSERA_RETURN_IF_ERROR(ApplyGenerationJson(object, path, &config));
+    if (config.temperature == 0) config.do_sample = false;
   }
   const StatusOr<const Family*> family = FamilyOf(model_config);
   if (!family.ok()) return config;

@@ -111,9 +111,10 @@ std::string NotApplied(const std::string& folder, const GenerationConfig& config
 
 // What a caller asks for over a model's defaults: an object of settings by their keys; the others
 // stay as they are there. Asking for a temperature, top-k, top-p, min-p, typical-p or a cutoff asks
-// for sampling, unless `do_sample` says otherwise, and a temperature of 0 for the likeliest token;
-// beams do without the sampling that a file asks for. A file's `num_return_sequences` counts as far
-// as there may be several texts. Refuses what Validate refuses.
+// for sampling, unless `do_sample` says otherwise. At a temperature of 0, which a file may have,
+// too, the likeliest token is taken, whatever else asks for sampling. Beams do without the sampling
+// that a file asks for. A file's `num_return_sequences` counts as far as there may be several
+// texts. Refuses what Validate refuses.
 //
 //   WithSettings(defaults, {{"temperature", 0.8}, {"top_k", 40}})
 StatusOr<GenerationConfig> WithSettings(GenerationConfig defaults, const nlohmann::json& asked);

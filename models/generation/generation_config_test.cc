@@ -68,10 +68,15 @@ TEST(GenerationConfigTest, WhatIsAskedForGoesOverTheDefaults) {
   };
   EXPECT_EQ(with("{}").temperature, 0.6);
   EXPECT_TRUE(with("{}").do_sample);
-  // A temperature of 0 is the likeliest token, unless sampling is asked for as well.
+  // A temperature of 0 is the likeliest token, whatever else asks for sampling.
   EXPECT_FALSE(with(R"({"temperature": 0})").do_sample);
   EXPECT_EQ(with(R"({"temperature": 0})").temperature, 0.6);
-  EXPECT_TRUE(with(R"({"temperature": 0, "do_sample": true})").do_sample);
+  EXPECT_FALSE(with(R"({"temperature": 0, "do_sample": true, "top_k": 5})").do_sample);
+  file.temperature = 0;  // the file's, too
+  EXPECT_FALSE(with(R"({"do_sample": true})").do_sample);
+  EXPECT_TRUE(with(R"({"temperature": 0.5})").do_sample);
+  EXPECT_TRUE(with("{}").Validate().ok());
+  file.temperature = 0.6;
   EXPECT_FALSE(with(R"({"top_k": 5, "do_sample": false})").do_sample);
   EXPECT_EQ(with(R"({"top_k": null})").top_k, 20);
   // Beams do without the file's sampling, not without what is asked for.

@@ -194,6 +194,9 @@ Tensor IndexAdd(const Tensor& x, int dim, const Tensor& indices, const Tensor& s
   if (added.numel() > 0) {
     PutArgs args{.x_dtype = wide,
                  .grad_dtype = added.dtype(),
+                 .outer = 1,
+                 .size = 1,
+                 .inner = 1,
                  .count = at.numel(),
                  .begin = 0,
                  .x = sum.raw_data(),

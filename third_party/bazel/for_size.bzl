@@ -34,6 +34,8 @@ def size_copts():
         "-Oz",
         # Nothing in such a library starts the profiler (core/profiler.h).
         "-DTESSERA_NO_PROFILER",
+        # What JSON of another kind throws says no more than that (third_party/json).
+        "-DTESSERA_SHORT_JSON_ERRORS",
         # A function that is hardly larger than its call, as that of a text of known length.
         "--param=max-inline-insns-size=1",
         # Expressions that are kept for later use cost more code than they save.

@@ -8,6 +8,15 @@
 #ifndef TESSERA_THIRD_PARTY_JSON_NLOHMANN_JSON_HPP_
 #define TESSERA_THIRD_PARTY_JSON_NLOHMANN_JSON_HPP_
 
+#if defined(TESSERA_SHORT_JSON_ERRORS)
+// Of libraries for other programs: what is thrown where a value is of another kind than the code
+// takes it for says just that. The texts of nlohmann's own exceptions are made where they are thrown.
+namespace tessera {
+[[noreturn]] void ThrowJsonError();
+}
+#define JSON_THROW_USER(exception) ::tessera::ThrowJsonError()
+#endif
+
 #include_next <nlohmann/json.hpp>
 
 #define TESSERA_WITHOUT_MEMORY_(Json)                                    \

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <nlohmann/json.hpp>
+
+#if defined(TESSERA_SHORT_JSON_ERRORS)
+namespace tessera {
+namespace {
+
+struct JsonError : nlohmann::json::exception {
+  JsonError() : exception(0, "a JSON value is missing, or of another kind") {}
+};
+
+}  // namespace
+
+void ThrowJsonError() { throw JsonError(); }
+
+}  // namespace tessera
+#endif
