@@ -22,7 +22,7 @@ constexpr int kPanelVectors = 3;
 constexpr int64_t kPanel = kPanelVectors * kLanes;
 static_assert(kBlock % kPanel == 0);
 // Rows of a register tile.
-#if defined(TESSERA_ISA_AVX512) || defined(TESSERA_ISA_NEON)
+#if defined(TESSERA_ISA_AVX512)
 constexpr int kRows = 8;
 #else
 constexpr int kRows = 4;

@@ -33,9 +33,10 @@ TESSERA_SIMD void RowsOfTile(int64_t depth, const E* a, const E* b, E* c, int64_
       __builtin_prefetch(next, 0, 2);
       next += kLine;
     }
+    const RowFactors<E> factors(a);
 #pragma GCC unroll 8
     for (int i = 0; i < kHeight; ++i) {
-      const V factor = Broadcast(a[i]);
+      const V factor = factors.At(i);
 #pragma GCC unroll 4
       for (int j = 0; j < kTileVectors; ++j) sum[i][j] = Sum::Add(factor, row[j], sum[i][j]);
     }

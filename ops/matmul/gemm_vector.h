@@ -13,7 +13,7 @@
 namespace tessera::TESSERA_ISA {
 
 // Rows and vectors per row of a tile: the accumulators, a row of B and one broadcast of A fill the
-// registers (24 + 3 + 1 of 32, or 12 + 3 + 1 of 16).
+// registers (24 + 3 + 1 of 32, or 12 + 3 + 1 of 16; neon holds all rows' factors in 2, or 4).
 #if defined(TESSERA_ISA_AVX512) || defined(TESSERA_ISA_NEON)
 constexpr int kTileRows = 8;
 #else
@@ -43,6 +43,30 @@ TESSERA_SIMD float LoadOne(const float* p) { return *p; }
 TESSERA_SIMD float LoadOne(const Bf16* p) { return LoadN(p, 1).v[0]; }
 TESSERA_SIMD float LoadOne(const F16* p) { return LoadN(p, 1).v[0]; }
 TESSERA_SIMD double LoadOne(const double* p) { return *p; }
+
+// A step's factors of the rows of a tile: those at a[0 .. kTileRows), each in every lane.
+template <typename E>
+struct RowFactors {
+#if defined(TESSERA_ISA_NEON)
+  // A product takes any lane of a register. One register for each factor would be too many.
+  typename VectorOf<E>::Type v[kTileRows / VectorOf<E>::kWidth];
+
+  TESSERA_INLINE explicit RowFactors(const E* a) {
+#pragma GCC unroll 4
+    for (int j = 0; j < kTileRows / VectorOf<E>::kWidth; ++j) {
+      v[j] = Load(a + j * VectorOf<E>::kWidth);
+    }
+  }
+  TESSERA_INLINE typename VectorOf<E>::Type At(int i) const {
+    return Broadcast(v[i / VectorOf<E>::kWidth].v[i % VectorOf<E>::kWidth]);
+  }
+#else
+  const E* a;
+
+  TESSERA_INLINE explicit RowFactors(const E* from) : a(from) {}
+  TESSERA_INLINE typename VectorOf<E>::Type At(int i) const { return Broadcast(a[i]); }
+#endif
+};
 
 // What is added to a sum: a product of lanes, or of the pairs of bfloat16 that lanes hold.
 struct Products {
