@@ -441,6 +441,7 @@ TEST(ElementwiseTest, PromotedOperandsGetTheirGradients) {
                  const Tensor here = CopyTo(mask, in[0].device());
                  return Tensors{Where(here, in[0], Cast(in[1], DType::kFloat64))};
                },
+           .reference = nullptr,
            .inputs = {RandomTensor({3}, 1), RandomTensor({3}, 2)}});
 }
 
