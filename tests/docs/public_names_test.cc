@@ -147,7 +147,7 @@ class Reader {
   // Whether nobody calls by name what is here: in namespaces of a header's own, and in those of
   // instruction sets, of which one is chosen at run time.
   bool Internal() const {
-    static const std::regex kInternal(R"(|.*internal|.*detail|baseline|avx2|avx512)");
+    static const std::regex kInternal(R"(|.*internal|.*detail|baseline|avx2|avx512|neon)");
     return std::any_of(inside_.begin(), inside_.end(),
                        [](const std::string& name) { return std::regex_match(name, kInternal); });
   }
