@@ -49,10 +49,10 @@ TEST(StepSummaryTest, RowsStandInTheOrderOfWhatTheyCouldGain) {
             "   50.0 %      5.000 ms      1.000 ms     1.0      0.8 GFLOP/s   80.0 %  "
             "matmul 2x3x4 float32");
   EXPECT_EQ(lines[4],
-            "    5.0 %      0.500 ms      0.500 ms     1.0                        -  loss scale");
-  EXPECT_EQ(
-      lines[5],
-      "    5.0 %      0.500 ms      0.500 ms     0.0                        -  outside of kernels");
+            "    5.0 %      0.500 ms      0.500 ms     1.0                         -  loss scale");
+  EXPECT_EQ(lines[5],
+            "    5.0 %      0.500 ms      0.500 ms     0.0                         -  outside of "
+            "kernels");
   EXPECT_EQ(lines[6], "step 10.0 ms, 40.0 % of the FMA peak");
 }
 
