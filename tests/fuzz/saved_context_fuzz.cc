@@ -101,7 +101,7 @@ std::string Mended(std::string_view bytes) {
   return mended + header + data;
 }
 
-// What was restored goes on.
+// A restored context can generate further.
 bool Run(std::string_view bytes) {
   KeepingContext context;
   if (!context.Restore(Mended(bytes))) return false;

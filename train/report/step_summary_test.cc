@@ -87,7 +87,7 @@ TEST(StepSummaryTest, WhatIsLeftOfManyKindsIsOneRow) {
   EXPECT_NE(lines[22].find("20 other kinds"), std::string::npos) << lines[22];
 }
 
-// The work of kernels is that of the formula, whatever their operands' strides.
+// FLOPs and bytes are those of the formula, also where an operand repeats.
 TEST(StepSummaryTest, KernelsSayWhatTheyHaveToDo) {
   const Tensor a = Full({2, 3, 5}, 1.0);
   const Tensor b = Full({5, 7}, 1.0);
