@@ -48,8 +48,8 @@ using models::Model;
 using models::RunOptions;
 
 // Of losses and gradients whose sums are taken in another order. The inputs are fresh, and some
-// give gradients that nearly cancel: of 5,000 comparisons the farthest was 3.1e-6. A gradient that is
-// lost or taken twice is off by more than 1e-2.
+// give gradients that nearly cancel: of 5,000 comparisons the farthest was 3.1e-6. A gradient that
+// is lost or taken twice is off by more than 1e-2.
 constexpr double kTolerance = 1e-5;
 
 std::unique_ptr<Model> Build(const FamilyCase& family, nn::BuildContext context = {},
