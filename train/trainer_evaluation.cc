@@ -6,6 +6,7 @@
 #include "autograd/autocast.h"
 #include "base/error.h"
 #include "core/execution_context.h"
+#include "core/profiler.h"
 #include "nlohmann/json.hpp"
 #include "train/preferences/reference_pass.h"
 #include "train/ranks/agreement.h"
@@ -117,6 +118,7 @@ Status Trainer::EvaluateAndLog() {
     return Agree(mesh_, InvalidArgument("a callback asks for an evaluation, and there is no "
                                         "validation data (val_data, val_fraction)"));
   }
+  const ProfileSpan span("evaluation", "evaluation");
   const AutocastScope autocast(config_.product_dtype());
   // As many rows on every layout of the same step.
   const int64_t batches = config_.eval_batches * config_.accumulation_steps() * mesh_.data_ranks();

@@ -96,11 +96,15 @@ TEST_F(TrainerTest, ProfilesSomeStepsAndNeverLosesARunToIt) {
   config.max_steps = 4;
   config.profile = root_ + "/trace.json";
   config.profile_after = 1;
+  config.eval_interval = 2;
   EXPECT_NE(OutputOf(config).find("profile of 2 steps in " + config.profile), std::string::npos);
   const StatusOr<std::string> trace = ReadFile(config.profile);
   ASSERT_TRUE(trace.ok());
   const auto events = nlohmann::json::parse(*trace, nullptr, false);
   ASSERT_FALSE(events.is_discarded());
+  EXPECT_EQ(std::count_if(events.at("traceEvents").begin(), events.at("traceEvents").end(),
+                          [](const auto& e) { return e.value("cat", "") == "evaluation"; }),
+            1);
 
   config.out = root_ + "/unwritable";
   config.profile = root_ + "/no/such/folder/trace.json";

@@ -26,8 +26,16 @@ OpFn Elementwise(F f) {
   };
 }
 
+// Numbers in [-8, 8), a tenth or more from every whole number and from halves between them: near
+// those a difference quotient is no derivative.
+Tensor BetweenSteps(uint64_t seed) {
+  const Tensor wholes = RandomIndices({3, 40}, 32, seed);
+  const Tensor fractions = RandomTensor({3, 40}, seed + 100);
+  return (CastCopy(wholes, DType::kFloat64) - 16) / 2 + 0.25 + 0.15 * Tanh(fractions);
+}
+
 TEST(RoundingTest, MatchesTheLibrary) {
-  const Tensors x = {RandomTensor({3, 40}, 1, 5)};
+  const Tensors x = {BetweenSteps(1)};
   CheckOp({.name = "floor",
            .op = [](const Tensors& in) { return Tensors{Floor(in[0])}; },
            .reference = Elementwise([](double v, double) { return std::floor(v); }),
@@ -70,7 +78,9 @@ TEST(RoundingTest, TiesLargeAndSpecialNumbers) {
 }
 
 TEST(RoundingTest, DivisionWithARemainder) {
-  const Tensors x = {RandomTensor({3, 40}, 2, 5), RandomTensor({3, 40}, 3)};
+  const Tensor signs = CastCopy(RandomIndices({3, 40}, 2, 3), DType::kFloat64) * 2 - 1;
+  const Tensor divisors = signs * (1 + Abs(RandomTensor({3, 40}, 4)));
+  const Tensors x = {BetweenSteps(2) * divisors, divisors};
   CheckOp({.name = "floor_divide",
            .op = [](const Tensors& in) { return Tensors{FloorDivide(in[0], in[1])}; },
            .reference = Elementwise([](double a, double b) { return std::floor(a / b); }),

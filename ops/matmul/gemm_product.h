@@ -277,14 +277,17 @@ class Product {
   void Block(int64_t depth, const E* a, const E* b, int64_t height, int64_t width, E* c,
              int64_t stride, bool accumulate) const {
     const int64_t mr = kernels_.mr, nr = kernels_.nr;
-    // Weights that were packed beforehand come from memory: a panel's tiles fetch the next panel, a
-    // share each. What lies behind the last is fetched in vain.
-    const int64_t shares = packed_b_ == nullptr ? 0 : nr * static_cast<int64_t>(sizeof(E)) / 64;
+    // Panels come from memory or from the shared cache: a panel's tiles fetch the next one, a share
+    // each. Of weights that were packed beforehand the last one fetches what lies behind, which may
+    // be another block's.
+    const int64_t shares = CeilDiv(nr * static_cast<int64_t>(sizeof(E)), 64);
     for (int64_t j = 0; j < width; j += nr) {
+      const bool fetches = packed_b_ != nullptr || j + nr < width;
       for (int64_t i = 0; i < height; i += mr) {
         const int64_t share = i / mr;
-        const E* const next =
-            share < shares ? b + (j + nr) * depth + share * (nr / shares) * depth : nullptr;
+        const E* const next = fetches && share < shares
+                                  ? b + (j + nr) * depth + share * (nr / shares) * depth
+                                  : nullptr;
         TileInto(depth, a + i * depth, b + j * depth, std::min(mr, height - i),
                  std::min(nr, width - j), c + i * stride + j, stride, accumulate, next);
       }

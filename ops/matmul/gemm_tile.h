@@ -19,6 +19,14 @@ TESSERA_SIMD void RowsOfTile(int64_t depth, const E* a, const E* b, E* c, int64_
   using V = typename VectorOf<E>::Type;
   constexpr int64_t kWidth = VectorOf<E>::kWidth;
   constexpr int64_t kLine = 64 / sizeof(E);
+  // C comes from memory in most products: it is fetched while the sums are taken.
+#pragma GCC unroll 8
+  for (int i = 0; i < kHeight; ++i) {
+    const E* const row = c + i * c_row_stride;
+#pragma GCC unroll 4
+    for (int64_t j = 0; j < kTileVectors * kWidth; j += kLine) __builtin_prefetch(row + j, 1, 3);
+    __builtin_prefetch(row + kTileVectors * kWidth - 1, 1, 3);
+  }
   V sum[kHeight][kTileVectors];
 #pragma GCC unroll 8
   for (int i = 0; i < kHeight; ++i) {

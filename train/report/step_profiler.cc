@@ -66,8 +66,7 @@ void StepProfiler::Finish() {
     }
   }
   const StepLimits limits = MeasureLimits(device_);
-  for (const std::string& line :
-       StepSummary(profile, steps, seconds.count() / static_cast<double>(steps), limits)) {
+  for (const std::string& line : StepSummary(profile, steps, seconds.count(), limits)) {
     log_->Info(line);
   }
 }

@@ -39,7 +39,7 @@ struct Row {
   }
 };
 
-// The rate of what the kernel does most: of its products where it has some.
+// The rate of its products, or of its bytes where it has none.
 std::string RateOf(const Row& row) {
   if (row.seconds <= 0 || !row.has_limit) return "";
   if (row.flops > 0) return absl::StrFormat("%.1f GFLOP/s", row.flops / row.seconds / 1e9);
@@ -71,6 +71,22 @@ std::map<std::string, double> OutsideOfKernels(const Profile& profile) {
     outside[phase.name] += std::max(0.0, us) / 1e6;
   }
   return outside;
+}
+
+// Takes the evaluations out of a profile, with all that happens in them; returns their seconds.
+double TakeOutEvaluations(std::vector<ProfileEvent>* events) {
+  std::vector<ProfileEvent> evaluations;
+  for (const ProfileEvent& event : *events) {
+    if (event.category == "evaluation") evaluations.push_back(event);
+  }
+  std::erase_if(*events, [&](const ProfileEvent& event) {
+    return std::any_of(evaluations.begin(), evaluations.end(), [&](const ProfileEvent& e) {
+      return event.begin_us >= e.begin_us && event.begin_us <= e.begin_us + e.duration_us;
+    });
+  });
+  double us = 0;
+  for (const ProfileEvent& evaluation : evaluations) us += evaluation.duration_us;
+  return us / 1e6;
 }
 
 template <typename F>
@@ -128,8 +144,10 @@ StepLimits MeasureLimits(const Device& device) {
           .least_seconds = [peaks](const KernelWork& work) { return peaks.LeastSeconds(work); }};
 }
 
-std::vector<std::string> StepSummary(const Profile& profile, int64_t steps, double step_seconds,
+std::vector<std::string> StepSummary(Profile profile, int64_t steps, double seconds,
                                      const StepLimits& limits) {
+  const double step_seconds =
+      (seconds - TakeOutEvaluations(&profile.events)) / static_cast<double>(steps);
   std::map<std::string, Row> by_name;
   Row all = {.name = "kernels"};
   for (const ProfileEvent& event : profile.events) {

@@ -3,7 +3,7 @@
 // the machine could do.
 //
 //   const StepLimits limits = MeasureLimits(device);
-//   for (const std::string& line : StepSummary(profile, steps, seconds_of_a_step, limits)) ...
+//   for (const std::string& line : StepSummary(profile, steps, seconds, limits)) ...
 //
 // A kernel's limit is the longer of two times: its products at the machine's rate for numbers of
 // their kind, and its bytes, each operand once, at the bandwidth of the nearest memory that could
@@ -34,8 +34,9 @@ struct StepLimits {
 // large copy. Takes about a second.
 StepLimits MeasureLimits(const Device& device);
 
-// The table, whose last line is "step X ms, Y % of the FMA peak".
-std::vector<std::string> StepSummary(const Profile& profile, int64_t steps, double step_seconds,
+// The table, whose last line is "step X ms, Y % of the FMA peak". `steps` steps took `seconds` in
+// all; evaluations among them (spans of the category "evaluation") are left out.
+std::vector<std::string> StepSummary(Profile profile, int64_t steps, double seconds,
                                      const StepLimits& limits);
 
 }  // namespace tessera::train

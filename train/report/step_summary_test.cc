@@ -40,7 +40,7 @@ TEST(StepSummaryTest, RowsStandInTheOrderOfWhatTheyCouldGain) {
     profile.events.push_back(Kernel("loss scale", 500, {}));
     profile.events.push_back({.name = "a node", .category = "backward", .duration_us = 9000});
   }
-  const std::vector<std::string> lines = StepSummary(profile, 2, 0.010, Limits());
+  const std::vector<std::string> lines = StepSummary(profile, 2, 0.020, Limits());
   ASSERT_EQ(lines.size(), 7u);
   EXPECT_EQ(lines[0], "where the time of a step goes (2 steps; a machine):");
   EXPECT_EQ(lines[2],
@@ -75,6 +75,24 @@ TEST(StepSummaryTest, APhaseIsTheTimeThatNoKernelOfItsThreadTakes) {
   EXPECT_THAT(lines[4], testing::EndsWith("outside of kernels: forward"));
   EXPECT_THAT(lines[4], testing::HasSubstr(" 2.000 ms"));
   EXPECT_THAT(lines[5], testing::HasSubstr(" 3.500 ms"));  // of 10, but for all of these
+}
+
+TEST(StepSummaryTest, AnEvaluationIsNoPartOfAStep) {
+  Profile profile;
+  ProfileEvent kernel = Kernel("norm", 3000, {.bytes = 1e6});
+  ProfileEvent within = Kernel("norm", 4000, {.bytes = 4e6});
+  within.begin_us = 5000;
+  profile.events = {
+      kernel,
+      within,
+      {.name = "data", .category = "phase", .begin_us = 5000, .duration_us = 500},
+      {.name = "evaluation", .category = "evaluation", .begin_us = 5000, .duration_us = 6000}};
+  const std::vector<std::string> lines = StepSummary(profile, 1, 0.010, Limits());
+  ASSERT_EQ(lines.size(), 5u);
+  EXPECT_EQ(lines[2],
+            "   75.0 %      3.000 ms      2.000 ms     1.0         0.3 GB/s   33.3 %  norm");
+  EXPECT_THAT(lines[3], testing::HasSubstr(" 1.000 ms"));
+  EXPECT_THAT(lines[4], testing::StartsWith("step 4.0 ms, "));
 }
 
 TEST(StepSummaryTest, WhatIsLeftOfManyKindsIsOneRow) {
