@@ -139,7 +139,9 @@ template <typename Body>
 TESSERA_SIMD void ForEachVector(int64_t n, Body body) {
   int64_t i = 0;
   for (; i + kLanes <= n; i += kLanes) body(i, kLanes);
-  if (i < n) body(i, n - i);
+  const int64_t left = n - i;
+  if (left >= kLanes) __builtin_unreachable();
+  if (left > 0) body(i, left);
 }
 
 }  // namespace tessera::TESSERA_ISA

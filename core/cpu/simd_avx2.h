@@ -65,13 +65,17 @@ TESSERA_SIMD VecD Load(const double* p) { return {_mm256_loadu_pd(p)}; }
 TESSERA_SIMD VecI Load(const int32_t* p) {
   return FromI(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
 }
+// Whole vectors are not masked: a masked store takes AMD's processors more than ten cycles.
 TESSERA_SIMD VecF LoadN(const float* p, int64_t n) {
+  if (n >= kLanes) return Load(p);
   return {_mm256_maskload_ps(p, RawOf(FirstN(n)))};
 }
 TESSERA_SIMD VecD LoadN(const double* p, int64_t n) {
+  if (n >= kLanesD) return Load(p);
   return {_mm256_maskload_pd(p, FirstNDouble(n))};
 }
 TESSERA_SIMD VecI LoadN(const int32_t* p, int64_t n) {
+  if (n >= kLanes) return Load(p);
   return FromI(_mm256_maskload_epi32(p, RawOf(FirstN(n))));
 }
 TESSERA_SIMD void Store(float* p, VecF v) { _mm256_storeu_ps(p, v.v); }
@@ -80,12 +84,15 @@ TESSERA_SIMD void Store(int32_t* p, VecI v) {
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), RawOf(v));
 }
 TESSERA_SIMD void StoreN(float* p, VecF v, int64_t n) {
+  if (n >= kLanes) return Store(p, v);
   _mm256_maskstore_ps(p, RawOf(FirstN(n)), v.v);
 }
 TESSERA_SIMD void StoreN(double* p, VecD v, int64_t n) {
+  if (n >= kLanesD) return Store(p, v);
   _mm256_maskstore_pd(p, FirstNDouble(n), v.v);
 }
 TESSERA_SIMD void StoreN(int32_t* p, VecI v, int64_t n) {
+  if (n >= kLanes) return Store(p, v);
   _mm256_maskstore_epi32(p, RawOf(FirstN(n)), RawOf(v));
 }
 
@@ -117,19 +124,27 @@ TESSERA_SIMD __m128i ToBf16Bits(VecF v) {
 TESSERA_SIMD VecF Load(const Bf16* p) {
   return FromBf16Bits(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
 }
-TESSERA_SIMD VecF LoadN(const Bf16* p, int64_t n) { return FromBf16Bits(LoadBitsN(p, n)); }
+TESSERA_SIMD VecF LoadN(const Bf16* p, int64_t n) {
+  return n >= kLanes ? Load(p) : FromBf16Bits(LoadBitsN(p, n));
+}
 TESSERA_SIMD void Store(Bf16* p, VecF v) {
   _mm_storeu_si128(reinterpret_cast<__m128i*>(p), ToBf16Bits(v));
 }
-TESSERA_SIMD void StoreN(Bf16* p, VecF v, int64_t n) { StoreBitsN(p, ToBf16Bits(v), n); }
+TESSERA_SIMD void StoreN(Bf16* p, VecF v, int64_t n) {
+  if (n >= kLanes) return Store(p, v);
+  StoreBitsN(p, ToBf16Bits(v), n);
+}
 TESSERA_SIMD VecF Load(const F16* p) {
   return {_mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)))};
 }
-TESSERA_SIMD VecF LoadN(const F16* p, int64_t n) { return {_mm256_cvtph_ps(LoadBitsN(p, n))}; }
+TESSERA_SIMD VecF LoadN(const F16* p, int64_t n) {
+  return n >= kLanes ? Load(p) : VecF{_mm256_cvtph_ps(LoadBitsN(p, n))};
+}
 TESSERA_SIMD void Store(F16* p, VecF v) {
   _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm256_cvtps_ph(v.v, _MM_FROUND_TO_NEAREST_INT));
 }
 TESSERA_SIMD void StoreN(F16* p, VecF v, int64_t n) {
+  if (n >= kLanes) return Store(p, v);
   StoreBitsN(p, _mm256_cvtps_ph(v.v, _MM_FROUND_TO_NEAREST_INT), n);
 }
 

@@ -25,10 +25,11 @@ void Drop(const DropoutRow& row) {
     const int64_t n = row.n - begin < kPiece ? row.n - begin : kPiece;
     const uint32_t* bits =
         RandomRange(row.key_hi, row.key_lo, row.index + static_cast<uint64_t>(begin), n, words);
-    for (int64_t i = 0; i < n; i += kLanes) {
-      const VecF v = LoadN(x + begin + i, n - i) * scale;
-      StoreN(out + begin + i, Select(Kept(bits + i, n - i, threshold), v, Zero()), n - i);
-    }
+    ForEachVector(
+        n, [&](int64_t i, int64_t lanes) __attribute__((always_inline)) {
+          const VecF v = LoadN(x + begin + i, lanes) * scale;
+          StoreN(out + begin + i, Select(Kept(bits + i, lanes, threshold), v, Zero()), lanes);
+        });
   }
 }
 

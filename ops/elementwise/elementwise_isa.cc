@@ -10,9 +10,9 @@ namespace {
 
 template <typename F>
 TESSERA_SIMD void MapRow(const float* x, float* out, int64_t n, F f) {
-  int64_t i = 0;
-  for (; i + kLanes <= n; i += kLanes) Store(out + i, f(Load(x + i)));
-  if (i < n) StoreN(out + i, f(LoadN(x + i, n - i)), n - i);
+  ForEachVector(
+      n, [&](int64_t i, int64_t lanes)
+             __attribute__((always_inline)) { StoreN(out + i, f(LoadN(x + i, lanes)), lanes); });
 }
 
 template <typename F>
@@ -28,10 +28,11 @@ TESSERA_SIMD void MapRows(const float* a, bool a_repeats, const float* b, bool b
       Store(out + i, f(a_repeats ? a0 : Load(a + i), b_repeats ? b0 : Load(b + i)));
     }
   }
-  if (i < n) {
-    const VecF va = a_repeats ? a0 : LoadN(a + i, n - i);
-    const VecF vb = b_repeats ? b0 : LoadN(b + i, n - i);
-    StoreN(out + i, f(va, vb), n - i);
+  const int64_t left = n - i;
+  if (left > 0 && left < kLanes) {
+    const VecF va = a_repeats ? a0 : LoadN(a + i, left);
+    const VecF vb = b_repeats ? b0 : LoadN(b + i, left);
+    StoreN(out + i, f(va, vb), left);
   }
 }
 
@@ -81,16 +82,16 @@ constexpr int64_t kPiece = 512;
 
 template <typename T>
 void Widen(const T* x, float* out, int64_t n) {
-  int64_t i = 0;
-  for (; i + kLanes <= n; i += kLanes) Store(out + i, Load(x + i));
-  if (i < n) StoreN(out + i, LoadN(x + i, n - i), n - i);
+  ForEachVector(
+      n, [&](int64_t i, int64_t lanes)
+             __attribute__((always_inline)) { StoreN(out + i, LoadN(x + i, lanes), lanes); });
 }
 
 template <typename T>
 void Narrow(const float* x, T* out, int64_t n) {
-  int64_t i = 0;
-  for (; i + kLanes <= n; i += kLanes) Store(out + i, Load(x + i));
-  if (i < n) StoreN(out + i, LoadN(x + i, n - i), n - i);
+  ForEachVector(
+      n, [&](int64_t i, int64_t lanes)
+             __attribute__((always_inline)) { StoreN(out + i, LoadN(x + i, lanes), lanes); });
 }
 
 template <typename T>

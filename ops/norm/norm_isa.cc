@@ -5,12 +5,6 @@
 namespace tessera::TESSERA_ISA {
 namespace {
 
-// Calls f(i, lanes) over a row.
-template <typename F>
-TESSERA_SIMD void Each(int64_t n, F f) {
-  for (int64_t i = 0; i < n; i += kLanes) f(i, n - i);
-}
-
 // Lanes past the end of the row count nothing.
 TESSERA_SIMD VecF Valid(VecF v, int64_t lanes) {
   return lanes >= kLanes ? v : Select(FirstN(lanes), v, Zero());
@@ -22,7 +16,7 @@ void Forward(const NormRow& r) {
   if (r.residual != nullptr) {
     const T* residual = static_cast<const T*>(r.residual);
     T* sum = static_cast<T*>(r.sum);
-    Each(
+    ForEachVector(
         r.n, [&](int64_t i, int64_t lanes) __attribute__((always_inline)) {
           StoreN(sum + i, LoadN(x + i, lanes) + LoadN(residual + i, lanes), lanes);
         });
@@ -32,14 +26,14 @@ void Forward(const NormRow& r) {
   float mean = 0;
   if (r.centered) {
     VecF s = Zero();
-    Each(
+    ForEachVector(
         r.n, [&](int64_t i, int64_t lanes)
                  __attribute__((always_inline)) { s = s + LoadN(x + i, lanes); });
     mean = ReduceAdd(s) * inverse_n;
     *r.mean = mean;
   }
   VecF squares = Zero();
-  Each(
+  ForEachVector(
       r.n, [&](int64_t i, int64_t lanes) __attribute__((always_inline)) {
         const VecF d = Valid(LoadN(x + i, lanes) - Set(mean), lanes);
         squares = Fma(d, d, squares);
@@ -51,7 +45,7 @@ void Forward(const NormRow& r) {
   const T* bias = static_cast<const T*>(r.bias);
   const VecF offset = Set(r.weight_offset);
   T* y = static_cast<T*>(r.y);
-  Each(
+  ForEachVector(
       r.n, [&](int64_t i, int64_t lanes) __attribute__((always_inline)) {
         VecF v = (LoadN(x + i, lanes) - Set(mean)) * rstd;
         if (weight != nullptr) v = v * (LoadN(weight + i, lanes) + offset);
@@ -72,7 +66,7 @@ void Backward(const NormGradRow& r) {
   const VecF offset = Set(r.weight_offset);
   VecF sum_g = Zero();
   VecF sum_gh = Zero();
-  Each(
+  ForEachVector(
       r.n, [&](int64_t i, int64_t lanes) __attribute__((always_inline)) {
         const VecF h = Valid((LoadN(x + i, lanes) - mean) * rstd, lanes);
         const VecF d = LoadN(dy + i, lanes);
@@ -90,7 +84,7 @@ void Backward(const NormGradRow& r) {
   const VecF mean_gh = Set(ReduceAdd(sum_gh) * inverse_n);
   const T* dsum = static_cast<const T*>(r.dsum);
   T* dx = static_cast<T*>(r.dx);
-  Each(
+  ForEachVector(
       r.n, [&](int64_t i, int64_t lanes) __attribute__((always_inline)) {
         const VecF h = (LoadN(x + i, lanes) - mean) * rstd;
         VecF g = LoadN(dy + i, lanes);
