@@ -5,12 +5,14 @@
 //   #include "nlohmann/json_fwd.hpp"
 //   struct TrainState {
 //     OrderedJsonMember val_metrics = OrderedJsonMember::Object();
+//     JsonMember threshold = 0.5;  // scalars, null and braces of them do without nlohmann/json.hpp
 //   };
 //
 //   #include "nlohmann/json.hpp"        // who looks inside
 //   state.val_metrics["accuracy"] = 0.75;
 //   for (const auto& [name, value] : state.val_metrics->items()) ...
 //   row = *state.val_metrics;
+//   state.val_metrics = {{"accuracy", 0.75}, {"labels", {"yes", "no"}}};   // as a Json is made
 //
 // Copies are deep and comparisons look at the values. Null takes no memory, and is what a moved
 // one leaves behind.
@@ -18,23 +20,42 @@
 #define TESSERA_BASE_JSON_MEMBER_H_
 
 #include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 
 #include "nlohmann/json_fwd.hpp"
 
 namespace tessera {
 
+// What a member is made of where nlohmann/json.hpp is not compiled.
+template <typename T>
+concept JsonScalar = std::same_as<T, std::nullptr_t> || std::same_as<T, bool> ||
+    std::same_as<T, int> || std::same_as<T, int64_t> || std::same_as<T, uint64_t> ||
+    std::same_as<T, double> || std::same_as<T, const char*> || std::same_as<T, std::string>;
+
 template <typename Json>
 class BasicJsonMember {
  public:
   BasicJsonMember() noexcept = default;  // null
   static BasicJsonMember Object();       // {}
-  // Of a Json and nothing else: what is in braces would be taken for the elements of an array.
-  template <std::same_as<Json> T>
-  BasicJsonMember(T json) : BasicJsonMember() {
+  static BasicJsonMember Array();        // []
+  template <JsonScalar T>
+  BasicJsonMember(T value);
+  // Whatever a Json is made of, and a Json itself.
+  template <typename T>
+  requires(!JsonScalar<T> && !std::same_as<T, BasicJsonMember> && std::constructible_from<Json, T>)
+      BasicJsonMember(T value)
+      : BasicJsonMember() {
+    Json json(std::move(value));
     Take(&json);
   }
+  // An object if every one is a pair of a string and a value, else an array: nlohmann's rule.
+  BasicJsonMember(std::initializer_list<BasicJsonMember> values);
   BasicJsonMember(const BasicJsonMember& other);
   BasicJsonMember(BasicJsonMember&& other) noexcept : json_(std::exchange(other.json_, nullptr)) {}
   BasicJsonMember& operator=(BasicJsonMember other) noexcept {
@@ -47,10 +68,18 @@ class BasicJsonMember {
   const Json& operator*() const;
   Json* operator->() { return &**this; }
   const Json* operator->() const { return &**this; }
+  operator const Json&() const { return **this; }
   // An object's value for a key; one that lacks the key gets it, and null becomes an object.
   Json& operator[](std::string_view key);
+  const Json& operator[](std::string_view key) const;  // the key is there
+  Json& operator[](size_t index);                      // of an array
+  const Json& operator[](size_t index) const;
 
   friend bool operator==(const BasicJsonMember& a, const BasicJsonMember& b) { return a.Equals(b); }
+  template <std::same_as<Json> J>
+  friend bool operator==(const BasicJsonMember& a, const J& b) {
+    return *a == b;
+  }
 
  private:
   void Take(Json* json);  // its value

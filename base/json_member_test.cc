@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include <initializer_list>
+#include <cstdint>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -26,7 +26,15 @@ TEST(JsonMemberTest, IsNullOrAnEmptyObjectAtFirst) {
   JsonMember state;
   state["step"] = 3;
   EXPECT_EQ(state->dump(), R"({"step":3})");
+  state["at"] = {1, 2};
+  const JsonMember list = state["at"];
+  EXPECT_EQ(list[0], 1);
+  EXPECT_EQ(std::as_const(state)["at"][1], 2);
+  JsonMember first = list;
+  first[0] = 5;
+  EXPECT_EQ(first->dump(), "[5,2]");
   EXPECT_TRUE(JsonMember()->is_null());
+  EXPECT_EQ(JsonMember::Array()->dump(), "[]");
 }
 
 TEST(JsonMemberTest, CopiesAreDeepAndMovesLeaveNull) {
@@ -50,20 +58,53 @@ TEST(JsonMemberTest, CopiesAreDeepAndMovesLeaveNull) {
   EXPECT_EQ(row.metrics, moved.metrics);
 }
 
-TEST(JsonMemberTest, IsMadeOfAJsonValueAlone) {
+TEST(JsonMemberTest, IsMadeOfWhatAJsonIsMadeOf) {
   const nlohmann::json value = {{"lr", 0.5}, {"betas", {0.9, 0.95}}};
   JsonMember member = value;
   EXPECT_EQ(*member, value);
   EXPECT_EQ(member, value);
+  EXPECT_EQ(value, member);
   member = nlohmann::json(7);
   EXPECT_EQ(*member, 7);
-  const nlohmann::json back = *member;
+  EXPECT_EQ(member, 7);
+  const nlohmann::json back = member;
   EXPECT_EQ(back, 7);
-  // {{"lr", 0.5}} for a JsonMember would be the array ["lr", 0.5].
-  static_assert(!std::is_convertible_v<std::vector<std::string>, JsonMember>);
-  static_assert(!std::is_constructible_v<JsonMember, std::initializer_list<std::string>>);
-  static_assert(!std::is_constructible_v<JsonMember, nlohmann::ordered_json>);
+  member = std::vector<std::string>{"yes", "no"};
+  EXPECT_EQ(member->dump(), R"(["yes","no"])");
+
+  for (const auto& [scalar, text] :
+       std::vector<std::pair<JsonMember, std::string>>{{nullptr, "null"},
+                                                       {true, "true"},
+                                                       {-3, "-3"},
+                                                       {0.5, "0.5"},
+                                                       {"a", "\"a\""},
+                                                       {int64_t{1} << 40, "1099511627776"},
+                                                       {~uint64_t{0}, "18446744073709551615"},
+                                                       {std::string("b"), "\"b\""},
+                                                       {1.5f, "1.5"}}) {
+    EXPECT_EQ(scalar->dump(), text);
+  }
+  static_assert(!std::is_constructible_v<JsonMember, std::pair<void*, Row>>);
   static_assert(std::is_nothrow_move_constructible_v<JsonMember>);
+}
+
+TEST(JsonMemberTest, WhatIsInBracesIsAnObjectOrAnArrayAsOfAJson) {
+  struct Both {
+    JsonMember member;
+    nlohmann::json json;
+  };
+#define BOTH(...) \
+  Both { .member = __VA_ARGS__, .json = __VA_ARGS__ }
+  for (const Both& both :
+       {BOTH({}), BOTH({{}}), BOTH({1}), BOTH({1, "a", 0.5}), BOTH({"a", 1}), BOTH({{"a", 1}}),
+        BOTH({{"a", 1}, {"b", {1, 2}}}), BOTH({{"a", {{"b", nullptr}, {"c", true}}}}),
+        BOTH({{"a", 1}, {"a", 2}}), BOTH({{"a", 1}, {2, "b"}}), BOTH({{"a", "b"}, "c"}),
+        BOTH({{"a", std::vector<int64_t>{1, 2}}, {"b", nlohmann::json::object()}})}) {
+    EXPECT_EQ(both.member->dump(), both.json.dump());
+  }
+#undef BOTH
+  const OrderedJsonMember ordered = {{"b", 1}, {"a", 2}};
+  EXPECT_EQ(ordered->dump(), R"({"b":1,"a":2})");
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 #include "base/json_ordered.h"
 
 #include "base/json_parser.h"
+#include "nlohmann/json.hpp"
 
 namespace tessera {
 

@@ -10,7 +10,7 @@
 
 #include "base/json_text.h"
 #include "base/status.h"
-#include "nlohmann/json.hpp"
+#include "nlohmann/json_fwd.hpp"
 
 namespace tessera {
 

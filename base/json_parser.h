@@ -22,6 +22,7 @@
 #include "base/json_reader.h"
 #include "base/json_text.h"
 #include "base/utf8.h"
+#include "nlohmann/json.hpp"
 
 namespace tessera {
 

@@ -3,6 +3,7 @@
 
 #include "base/file.h"
 #include "base/json_parser.h"
+#include "nlohmann/json.hpp"
 
 namespace tessera {
 

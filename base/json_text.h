@@ -12,11 +12,11 @@
 #define TESSERA_BASE_JSON_TEXT_H_
 
 #include <cstddef>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 
 #include "base/status.h"
+#include "nlohmann/json_fwd.hpp"
 
 namespace tessera {
 

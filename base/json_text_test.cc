@@ -8,6 +8,7 @@
 #include <string>
 
 #include "base/json_ordered.h"
+#include "nlohmann/json.hpp"
 
 namespace tessera {
 namespace {

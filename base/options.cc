@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/json_text.h"
 #include "base/nearest_name.h"
+#include "nlohmann/json.hpp"
 
 namespace tessera {
 namespace {
@@ -151,6 +152,78 @@ const OptionNotes& NoNotes() {
   return *notes;
 }
 
+namespace {
+
+template <typename T>
+struct Field {
+  static Json Get(const T& field) { return field; }
+  static T From(const Json& value) { return value.get<T>(); }
+};
+template <>
+struct Field<std::map<int64_t, double>> {
+  using Value = std::map<int64_t, double>;
+  static Json Get(const Value& field) {
+    Json object = Json::object();
+    for (const auto& [key, number] : field) object[std::to_string(key)] = number;
+    return object;
+  }
+  static Value From(const Json& object) {
+    Value field;
+    for (const auto& [key, number] : object.items()) field[std::stoll(key)] = number.get<double>();
+    return field;
+  }
+};
+template <>
+struct Field<std::string> {
+  static Json Get(const std::string& field) { return field.empty() ? Json() : Json(field); }
+  static std::string From(const Json& value) { return value.get<std::string>(); }
+};
+template <typename T>
+struct Field<std::optional<T>> {
+  static Json Get(const std::optional<T>& field) { return field ? Json(*field) : Json(); }
+  static T From(const Json& value) { return value.get<T>(); }
+};
+
+template <typename T>
+constexpr Access kAccess = {
+    .get = [](const void* field) { return Field<T>::Get(*static_cast<const T*>(field)); },
+    .set = [](void* field, const Json& value) { *static_cast<T*>(field) = Field<T>::From(value); },
+    .copy = [](void* to, const void* from) { *static_cast<T*>(to) = *static_cast<const T*>(from); },
+};
+
+}  // namespace
+
+#define TESSERA_ACCESS_TO_(...) \
+  const Access& AccessTo(const __VA_ARGS__*) { return kAccess<__VA_ARGS__>; }
+TESSERA_ACCESS_TO_(bool)
+TESSERA_ACCESS_TO_(int64_t)
+TESSERA_ACCESS_TO_(double)
+TESSERA_ACCESS_TO_(std::string)
+TESSERA_ACCESS_TO_(std::vector<double>)
+TESSERA_ACCESS_TO_(std::vector<std::string>)
+TESSERA_ACCESS_TO_(std::vector<int64_t>)
+TESSERA_ACCESS_TO_(std::vector<std::vector<int64_t>>)
+TESSERA_ACCESS_TO_(std::map<int64_t, double>)
+TESSERA_ACCESS_TO_(std::optional<bool>)
+TESSERA_ACCESS_TO_(std::optional<int64_t>)
+TESSERA_ACCESS_TO_(std::optional<double>)
+TESSERA_ACCESS_TO_(std::optional<std::string>)
+#undef TESSERA_ACCESS_TO_
+
+Status ReadValue(const Json& json, const std::string& where, Option::Kind kind,
+                 const Access& access, void* value, const OptionNotes& notes) {
+  TESSERA_ASSIGN_OR_RETURN(const Json converted, Option::Convert(kind, notes, json, where));
+  if (!converted.is_null()) access.set(value, converted);
+  return OkStatus();
+}
+
+Status ReadMember(const Json& object, std::string_view key, const std::string& source,
+                  Option::Kind kind, const Access& access, void* value, const OptionNotes& notes) {
+  const auto found = object.find(key);
+  if (found == object.end()) return OkStatus();
+  return ReadValue(*found, Concat(source, ": '", key, "'"), kind, access, value, notes);
+}
+
 }  // namespace options_internal
 
 namespace {
@@ -216,6 +289,10 @@ Status CheckRange(const OptionNotes& notes, const Json& value, const std::string
 
 }  // namespace
 
+Json Option::Get(const void* object) const {
+  return access_->get(static_cast<const char*>(object) + offset_);
+}
+
 Status Option::Check(const Json& value, const std::string& where) const {
   return CheckRange(notes, value, where);
 }
@@ -226,6 +303,10 @@ StatusOr<Json> Option::Convert(Kind kind, const OptionNotes& notes, const Json& 
   TESSERA_ASSIGN_OR_RETURN(Json converted, ToKind(kind, notes, value, where));
   TESSERA_RETURN_IF_ERROR(CheckRange(notes, converted, where));
   return converted;
+}
+
+StatusOr<Json> Option::Convert(const Json& value, const std::string& where) const {
+  return Convert(kind, notes, value, where);
 }
 
 Status Option::Set(void* object, const Json& value, const std::string& where) const {
@@ -255,6 +336,8 @@ Json PythonNumber(const std::string& text) {
 }
 
 }  // namespace
+
+Json Option::FromText(const std::string& text) const { return FromText(kind, text); }
 
 Json Option::FromText(Kind kind, const std::string& text) {
   if (kind == Kind::kText || kind == Kind::kTexts) return text;
@@ -305,7 +388,7 @@ std::string Option::ToText(const Json& value) const {
 }
 
 bool Option::IsNeutral(const Json& value) const {
-  return value.is_null() || value == notes.neutral || (kind == Kind::kBool && value == default_);
+  return value.is_null() || value == *notes.neutral || (kind == Kind::kBool && value == *default_);
 }
 
 OptionTable& OptionTable::AddField(const char* key, const char* help, const OptionNotes& notes,
@@ -381,7 +464,7 @@ StatusOr<Json> OptionTable::SupportedOf(const Json& json, const std::string& sou
   }
   for (const auto& [key, neutral] : unsupported_) {
     const auto found = json.find(key);
-    const bool asks = found != json.end() && !found->is_null() && *found != neutral &&
+    const bool asks = found != json.end() && !found->is_null() && *found != *neutral &&
                       !(found->is_array() && found->empty());
     if (asks) not_applied->push_back(Concat("'", key, "': ", Printed(*found)));
   }

@@ -36,8 +36,9 @@
 #include <utility>
 #include <vector>
 
+#include "base/json_member.h"
 #include "base/status.h"
-#include "nlohmann/json.hpp"
+#include "nlohmann/json_fwd.hpp"
 
 namespace tessera {
 
@@ -68,7 +69,7 @@ struct OptionNotes {
   // It means something where, of each of these lists, one holds. A value that asks for nothing
   // passes everywhere: `neutral`, and of a switch its default.
   std::vector<std::vector<OptionValue>> needs = {};
-  nlohmann::json neutral = {};
+  JsonMember neutral = {};
   bool changes_results = true;  // false: where a run lives, what it prints, how it is laid out
   bool evaluation = false;      // an evaluation takes it too
   std::vector<OptionAlias> aliases = {};
@@ -87,6 +88,19 @@ struct Access {
   void (*set)(void* field, const nlohmann::json& converted);
   void (*copy)(void* to, const void* from);
 };
+const Access& AccessTo(const bool*);
+const Access& AccessTo(const int64_t*);
+const Access& AccessTo(const double*);
+const Access& AccessTo(const std::string*);
+const Access& AccessTo(const std::vector<double>*);
+const Access& AccessTo(const std::vector<std::string>*);
+const Access& AccessTo(const std::vector<int64_t>*);
+const Access& AccessTo(const std::vector<std::vector<int64_t>>*);
+const Access& AccessTo(const std::map<int64_t, double>*);
+const Access& AccessTo(const std::optional<bool>*);
+const Access& AccessTo(const std::optional<int64_t>*);
+const Access& AccessTo(const std::optional<double>*);
+const Access& AccessTo(const std::optional<std::string>*);
 
 }  // namespace options_internal
 
@@ -113,16 +127,12 @@ class Option {
   const nlohmann::json& default_value() const { return default_; }
 
   // Of the struct behind `object`; null: not set.
-  nlohmann::json Get(const void* object) const {
-    return access_->get(static_cast<const char*>(object) + offset_);
-  }
+  nlohmann::json Get(const void* object) const;
   // From a file: checks type and range, understands other systems' values; null leaves the default.
   // `where` is what messages call it.
   Status Set(void* object, const nlohmann::json& value, const std::string& where) const;
   // The value that Set would give; null: the default.
-  StatusOr<nlohmann::json> Convert(const nlohmann::json& value, const std::string& where) const {
-    return Convert(kind, notes, value, where);
-  }
+  StatusOr<nlohmann::json> Convert(const nlohmann::json& value, const std::string& where) const;
   // The same of a value without a field.
   static StatusOr<nlohmann::json> Convert(Kind kind, const OptionNotes& notes,
                                           const nlohmann::json& value, const std::string& where);
@@ -132,7 +142,7 @@ class Option {
                   static_cast<const char*>(defaults_.get()) + offset_);
   }
   // From a flag: "1e-3", "true", "0.9,0.95", "7;1,2" (lists of integers), "15:-1,27:0.5" (weights).
-  nlohmann::json FromText(const std::string& text) const { return FromText(kind, text); }
+  nlohmann::json FromText(const std::string& text) const;
   static nlohmann::json FromText(Kind kind, const std::string& text);
   // Whether a value is in range.
   Status Check(const nlohmann::json& value, const std::string& where) const;
@@ -146,13 +156,13 @@ class Option {
   const options_internal::Access* access_ = nullptr;
   ptrdiff_t offset_ = 0;  // of the field, within the struct
   std::shared_ptr<const void> defaults_;
-  nlohmann::json default_;
+  JsonMember default_;
 };
 
 // A key that other programs have and nobody here applies.
 struct UnsupportedKey {
   std::string key;
-  nlohmann::json neutral;  // the value that asks for nothing, beside null and an empty list
+  JsonMember neutral;  // the value that asks for nothing, beside null and an empty list
 };
 
 class OptionTable {
@@ -251,83 +261,46 @@ Status ReadMember(const nlohmann::json& object, std::string_view key, const std:
 namespace options_internal {
 
 template <typename T>
-struct Field {
+struct Optional {
   using Value = T;
-  static nlohmann::json Get(const T& field) { return field; }
-  static T From(const nlohmann::json& value) { return value.get<T>(); }
-};
-template <>
-struct Field<std::map<int64_t, double>> {
-  using Value = std::map<int64_t, double>;
-  static nlohmann::json Get(const Value& field) {
-    nlohmann::json object = nlohmann::json::object();
-    for (const auto& [key, number] : field) object[std::to_string(key)] = number;
-    return object;
-  }
-  static Value From(const nlohmann::json& object) {
-    Value field;
-    for (const auto& [key, number] : object.items()) field[std::stoll(key)] = number.get<double>();
-    return field;
-  }
-};
-template <>
-struct Field<std::string> {
-  using Value = std::string;
-  static nlohmann::json Get(const std::string& field) {
-    return field.empty() ? nlohmann::json() : nlohmann::json(field);
-  }
-  static std::string From(const nlohmann::json& value) { return value.get<std::string>(); }
 };
 template <typename T>
-struct Field<std::optional<T>> {
+struct Optional<std::optional<T>> {
   using Value = T;
-  static nlohmann::json Get(const std::optional<T>& field) {
-    return field ? nlohmann::json(*field) : nlohmann::json();
-  }
-  static T From(const nlohmann::json& value) { return value.get<T>(); }
 };
+template <typename T>
+constexpr Option::Kind KindOfField() {
+  return KindOf<typename Optional<T>::Value>();
+}
+
+// `access` is that of the type behind `value`.
+Status ReadValue(const nlohmann::json& json, const std::string& where, Option::Kind kind,
+                 const Access& access, void* value, const OptionNotes& notes);
+Status ReadMember(const nlohmann::json& object, std::string_view key, const std::string& source,
+                  Option::Kind kind, const Access& access, void* value, const OptionNotes& notes);
 
 }  // namespace options_internal
 
 template <typename T>
 Status ReadValue(const nlohmann::json& json, const std::string& where, T* value,
                  const OptionNotes& notes) {
-  using Field = options_internal::Field<T>;
-  const auto kind = KindOf<typename Field::Value>();
-  TESSERA_ASSIGN_OR_RETURN(const nlohmann::json converted,
-                           Option::Convert(kind, notes, json, where));
-  if (!converted.is_null()) *value = Field::From(converted);
-  return OkStatus();
+  using namespace options_internal;
+  return ReadValue(json, where, KindOfField<T>(), AccessTo(value), value, notes);
 }
 
 template <typename T>
 Status ReadMember(const nlohmann::json& object, std::string_view key, const std::string& source,
                   T* value, const OptionNotes& notes) {
-  const auto found = object.find(key);
-  if (found == object.end()) return OkStatus();
-  return ReadValue(*found, Concat(source, ": '", key, "'"), value, notes);
+  using namespace options_internal;
+  return ReadMember(object, key, source, KindOfField<T>(), AccessTo(value), value, notes);
 }
-
-namespace options_internal {
-
-template <typename T>
-inline constexpr Access kAccess = {
-    .get = [](const void* field) { return Field<T>::Get(*static_cast<const T*>(field)); },
-    .set =
-        [](void* field, const nlohmann::json& converted) {
-          *static_cast<T*>(field) = Field<T>::From(converted);
-        },
-    .copy = [](void* to, const void* from) { *static_cast<T*>(to) = *static_cast<const T*>(from); },
-};
-
-}  // namespace options_internal
 
 template <typename S, typename T>
 OptionTable& OptionTable::Add(const char* key, T S::*member, const char* help,
                               const OptionNotes& notes) {
   const auto* const defaults = static_cast<const S*>(defaults_.get());
-  return AddField(key, help, notes, KindOf<typename options_internal::Field<T>::Value>(),
-                  &options_internal::kAccess<T>,
+  return AddField(key, help, notes, options_internal::KindOfField<T>(),
+                  &options_internal::AccessTo(&(defaults->*member)),
                   reinterpret_cast<const char*>(&(defaults->*member)) -
                       reinterpret_cast<const char*>(defaults));
 }

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "base/error.h"
+#include "nlohmann/json.hpp"
 
 namespace tessera {
 namespace {

@@ -36,6 +36,7 @@
 #include "models/hub/load_model.h"
 #include "models/model.h"
 #include "models/model_keys.h"
+#include "nlohmann/json.hpp"
 #include "nn/running_statistics.h"
 #include "ops/elementwise/elementwise.h"
 #include "optim/adam/adam.h"

@@ -3,6 +3,8 @@
 
 #include <map>
 
+#include "nlohmann/json.hpp"
+
 namespace tessera::corpus {
 
 Status CheckNames(const OptionTable& table, const nlohmann::json& options,

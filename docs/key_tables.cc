@@ -134,7 +134,7 @@ std::string FateTable(const train::ForeignTable& table, train::KeyFate fate, con
     if (key.fate != fate) continue;
     std::string reason = key.reason;
     for (size_t i = 0; i < key.neutral.size(); ++i) {
-      reason += (i == 0 ? "; may be " : ", ") + Code(key.neutral[i].dump());
+      reason += (i == 0 ? "; may be " : ", ") + Code(key.neutral[i]->dump());
     }
     auto row = std::find_if(rows.begin(), rows.end(),
                             [&](const auto& known) { return known.first == reason; });

@@ -7,6 +7,7 @@
 #include <fstream>
 #include <string>
 
+#include "nlohmann/json.hpp"
 #include "tests/process/process.h"
 
 namespace tessera {

@@ -18,6 +18,8 @@
 #include <tessera/train/ranks/run_on_ranks.h>
 #include <tessera/train/trainer.h>
 
+#include "nlohmann/json.hpp"
+
 using namespace tessera;
 
 namespace {

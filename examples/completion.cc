@@ -26,6 +26,8 @@
 #include <tessera/tools/program.h>
 #include <tessera/train/task.h>
 
+#include "nlohmann/json.hpp"
+
 namespace {
 
 using namespace tessera;

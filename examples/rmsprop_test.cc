@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "nlohmann/json.hpp"
 #include "tests/process/process.h"
 
 namespace tessera {

@@ -3,6 +3,7 @@
 
 #include "models/config_reader.h"
 #include "models/input_check.h"
+#include "nlohmann/json.hpp"
 #include "ops/elementwise/elementwise.h"
 #include "ops/reduction/reduction.h"
 #include "ops/view/view.h"

@@ -21,7 +21,7 @@
 #include "base/status.h"
 #include "core/tensor.h"
 #include "models/model.h"
-#include "nlohmann/json.hpp"
+#include "nlohmann/json_fwd.hpp"
 
 namespace tessera::models {
 

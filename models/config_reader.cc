@@ -3,7 +3,13 @@
 
 #include <algorithm>
 
+#include "nlohmann/json.hpp"
+
 namespace tessera::models {
+
+bool ConfigReader::Has(const char* key) const {
+  return json_.contains(key) && !json_[key].is_null();
+}
 
 void ConfigReader::ReadPaddingToken(int64_t vocab_size, int64_t* id) {
   std::optional<int64_t> given;

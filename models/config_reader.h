@@ -27,7 +27,7 @@
 
 #include "base/options.h"
 #include "base/status.h"
-#include "nlohmann/json.hpp"
+#include "nlohmann/json_fwd.hpp"
 
 namespace tessera::models {
 
@@ -57,7 +57,7 @@ class ConfigReader {
   void Read(const char* key, T* value, const OptionNotes& notes = {}) {
     Update(ReadMember(json_, key, source(), value, notes));
   }
-  bool Has(const char* key) const { return json_.contains(key) && !json_[key].is_null(); }
+  bool Has(const char* key) const;
 
   void Require(bool condition, const std::string& problem) {
     if (!condition) Update(InvalidArgument(source(), ": ", problem));

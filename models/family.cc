@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/json_text.h"
+#include "nlohmann/json.hpp"
 
 namespace tessera::models {
 namespace {

@@ -24,10 +24,11 @@
 #include <utility>
 #include <vector>
 
+#include "base/json_member.h"
 #include "base/status.h"
 #include "models/model.h"
 #include "models/text_format.h"
-#include "nlohmann/json.hpp"
+#include "nlohmann/json_fwd.hpp"
 #include "nn/module.h"
 
 namespace tessera::models {
@@ -57,7 +58,7 @@ struct Architecture {
 struct Preset {
   std::string name;
   std::string tokenizer;  // what `tessera train` takes when none is given: "" or "byte"
-  nlohmann::json config;
+  JsonMember config;
 };
 
 // The configuration of a preset: `constants`, an object of JSON, and numbers of this size. A text

@@ -14,6 +14,7 @@
 #include "core/thread_communicator.h"
 #include "models/family.h"
 #include "models/language_model.h"
+#include "nlohmann/json.hpp"
 #include "nn/dropout.h"
 #include "nn/embedding.h"
 #include "nn/linear.h"

@@ -48,10 +48,10 @@ struct Reading {
 };
 StatusOr<Reading> ReadingOf(const tsr_model& model, const ChatPrompt& prompt) {
   Reading reading;
-  const bool has_tools = prompt.chat.tools.is_array() && !prompt.chat.tools.empty();
+  const bool has_tools = prompt.chat.tools->is_array() && !prompt.chat.tools->empty();
   const std::string chat_template = model.chat->text(has_tools);
   TESSERA_ASSIGN_OR_RETURN(const std::vector<data::ChatTool> tools,
-                           data::ChatToolsOf(&prompt.chat.tools));
+                           data::ChatToolsOf(&*prompt.chat.tools));
   for (const data::ChatTool& tool : tools) reading.options.names.insert(tool.name);
   if (!tools.empty()) reading.options.calls = data::CallFormOf(chat_template);
   reading.options.reasons = data::KnowsReasoning(chat_template);

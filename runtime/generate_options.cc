@@ -10,6 +10,7 @@
 #include "base/options.h"
 #include "base/utf8.h"
 #include "models/generation/grammar/json_grammar.h"
+#include "nlohmann/json.hpp"
 #include "runtime/border.h"
 
 struct tsr_settings {

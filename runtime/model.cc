@@ -14,6 +14,7 @@
 #include "models/classification.h"
 #include "models/family.h"
 #include "models/open/model_folder.h"
+#include "nlohmann/json.hpp"
 #include "runtime/border.h"
 #include "runtime/handles.h"
 #include "runtime/process.h"

@@ -43,7 +43,7 @@ nlohmann::json SamplingFields(Fields& fields, const ServedModel& served) {
     fields.Setting(option, &asked);
   }
   for (const models::UnsupportedSetting& one : models::UnsupportedSettings()) {
-    fields.Refuse(one.key, one.Reason(), one.neutral);
+    fields.Refuse(one.key, one.Reason(), *one.neutral);
   }
   CheckSettings(fields, served, &asked);
   // Who says how tokens are chosen asks for no beams, which would choose otherwise.

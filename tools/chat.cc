@@ -13,6 +13,7 @@
 #include "data/chat/chat_tokens.h"
 #include "models/generation/generate.h"
 #include "models/open/answer_config.h"
+#include "nlohmann/json.hpp"
 #include "tools/command_line.h"
 
 namespace tessera::tools {
@@ -86,7 +87,7 @@ Status AnswerMessages(const Answer& answer, const std::string& path) {
 
 Status Converse(const Answer& answer, const std::string& system) {
   Conversation beginning;
-  if (!system.empty()) beginning.messages.push_back(MessageOf("system", system));
+  if (!system.empty()) beginning.messages->push_back(MessageOf("system", system));
   Conversation chat = beginning;
   uint64_t turn = 0;
   const Terminal terminal;
@@ -99,14 +100,14 @@ Status Converse(const Answer& answer, const std::string& system) {
       terminal.Say(Concat("invalid UTF-8 at byte ", invalid, " of the line"));
       continue;
     }
-    chat.messages.push_back(MessageOf("user", line));
+    chat.messages->push_back(MessageOf("user", line));
     const StatusOr<std::string> text = answer(chat, turn);
     if (text.ok()) {
-      chat.messages.push_back(MessageOf("assistant", *text));
+      chat.messages->push_back(MessageOf("assistant", *text));
       ++turn;
     } else if (text.status().code() == StatusCode::kInvalidArgument) {
       terminal.Say(Message(text.status()));
-      chat.messages.erase(chat.messages.size() - 1);
+      chat.messages->erase(chat.messages->size() - 1);
     } else {
       return text.status();
     }

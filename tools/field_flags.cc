@@ -10,6 +10,7 @@
 #include "base/json_text.h"
 #include "base/options.h"
 #include "base/utf8.h"
+#include "nlohmann/json.hpp"
 #include "train/foreign/run_keys.h"
 
 namespace tessera::tools {
@@ -255,7 +256,7 @@ Status FieldFlags::ApplyTo(const CLI::App& command, train::RunConfig* config,
   const train::Translation run = train::TranslateRunFlags(given);
   TESSERA_RETURN_IF_ERROR(run.status());
   AddNames(run.verdicts, given, names);
-  for (const auto& [key, value] : run.keys.items()) {
+  for (const auto& [key, value] : run.keys->items()) {
     TESSERA_RETURN_IF_ERROR(train::SetRunConfigKey(config, key, value, FlagName(key)));
   }
   return OkStatus();

@@ -16,7 +16,7 @@
 
 #include "base/options.h"
 #include "base/status.h"
-#include "nlohmann/json.hpp"
+#include "nlohmann/json_fwd.hpp"
 #include "tools/command_line.h"
 #include "train/config/run_config.h"
 #include "train/foreign/foreign_keys.h"

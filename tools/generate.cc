@@ -256,7 +256,7 @@ Status RunGenerate(const CLI::App& command, GenerateFlags flags) {
   options.load.quantize = QuantizeOf(flags);
   if (!flags.adapter.empty()) options.load.adapters = {flags.adapter};
   TESSERA_ASSIGN_OR_RETURN(options.settings, Asked(command, flags));
-  if (has_schema && options.settings.value("num_beams", 1) > 1) {
+  if (has_schema && options.settings->value("num_beams", 1) > 1) {
     return InvalidArgument("--json-schema does not go with --num-beams above 1");
   }
   if (has_schema) options.settings["num_beams"] = 1;  // whatever the folder asks for

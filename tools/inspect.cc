@@ -27,6 +27,7 @@
 #include "models/hub/load_model.h"
 #include "models/hub/weight_files.h"
 #include "models/model.h"
+#include "nlohmann/json.hpp"
 #include "tools/command_line.h"
 #include "tools/commands.h"
 #include "tools/gpus.h"

@@ -277,7 +277,7 @@ Answer RemoteAnswerOf(RemoteModel remote) {
     TESSERA_ASSIGN_OR_RETURN(Client client, Client::Open(remote));
     ordered_json body = remote.fields;
     body["messages"] = chat.messages;
-    if (!chat.tools.is_null()) body["tools"] = chat.tools;
+    if (!chat.tools->is_null()) body["tools"] = chat.tools;
     body["seed"] = body.value("seed", uint64_t{0}) + turn;
     std::string text;
     TESSERA_RETURN_IF_ERROR(

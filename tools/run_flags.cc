@@ -2,6 +2,7 @@
 #include "tools/run_flags.h"
 
 #include "base/options.h"
+#include "nlohmann/json.hpp"
 #include "train/config/run_config.h"
 
 namespace tessera::tools {

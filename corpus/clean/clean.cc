@@ -204,7 +204,7 @@ StatusOr<Counts> RunClean(const CleanOptions& options, const RunContext& context
   pass.files = options;
   const nlohmann::ordered_json all = CleanOptions::Table().ToJson(&options);
   pass.made_from = nlohmann::json(all);
-  for (const char* key : {"input", "output", "dropped", "text_key"}) pass.made_from.erase(key);
+  for (const char* key : {"input", "output", "dropped", "text_key"}) pass.made_from->erase(key);
   TESSERA_ASSIGN_OR_RETURN(const Cleaner cleaner, Cleaner::Create(options));
   pass.apply = [&](Document& document, Counts* counts) { return cleaner(document, counts); };
   return RunDocuments(pass, context);

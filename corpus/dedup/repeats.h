@@ -13,15 +13,16 @@
 
 #include <cstdint>
 #include <functional>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "base/json_member.h"
 #include "base/status.h"
 #include "corpus/engine/block_run.h"
 #include "corpus/engine/sorted_file.h"
 #include "corpus/io/document.h"
+#include "nlohmann/json_fwd.hpp"
 
 namespace tessera::corpus {
 
@@ -39,8 +40,8 @@ struct RepeatSearch {
   std::string name;
   std::vector<std::string> inputs;
   std::string text_key = "text";
-  nlohmann::json made_from = {};  // what the keys depend on, beside the inputs
-  std::string folder;             // of one's own, for what is kept on the disk
+  JsonMember made_from = {};  // what the keys depend on, beside the inputs
+  std::string folder;         // of one's own, for what is kept on the disk
   std::function<void(Document& document, const AddKey& add)> keys = nullptr;
 };
 

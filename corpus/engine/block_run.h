@@ -26,13 +26,14 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
+#include "base/json_member.h"
 #include "base/status.h"
 #include "core/communicator.h"
 #include "corpus/io/record_reader.h"
+#include "nlohmann/json_fwd.hpp"
 
 namespace tessera::corpus {
 
@@ -62,7 +63,7 @@ struct BlockRun {
   std::vector<std::string> inputs;
   std::vector<std::string> outputs;
   bool whole_files = false;  // as RecordReader::Open has it
-  nlohmann::json made_from;
+  JsonMember made_from;
   std::function<Status(const Block& block, BlockResult* result)> work;
 };
 

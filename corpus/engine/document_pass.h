@@ -19,6 +19,7 @@
 #include <string>
 #include <vector>
 
+#include "base/json_member.h"
 #include "base/options.h"
 #include "base/status.h"
 #include "corpus/engine/block_run.h"
@@ -52,7 +53,7 @@ struct Verdict {
 struct DocumentPass {
   std::string name;
   FilterFiles files;
-  nlohmann::json made_from;  // beside the files
+  JsonMember made_from;  // beside the files
   // Called from all threads at once. Counts are added up over all documents.
   std::function<Verdict(Document& document, Counts* counts)> apply;
 };

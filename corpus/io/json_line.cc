@@ -9,6 +9,7 @@
 
 #include "base/json_text.h"
 #include "base/utf8.h"
+#include "nlohmann/json.hpp"
 
 namespace tessera::corpus {
 namespace {

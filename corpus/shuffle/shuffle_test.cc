@@ -10,6 +10,7 @@
 #include <sstream>
 
 #include "base/file.h"
+#include "nlohmann/json.hpp"
 
 namespace tessera::corpus {
 namespace {

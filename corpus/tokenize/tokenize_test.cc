@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "data/dataset/indexed_dataset_writer.h"
 #include "data/tokenizer/tokenizer.h"
+#include "nlohmann/json.hpp"
 
 namespace tessera::corpus {
 namespace {

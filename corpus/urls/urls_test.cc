@@ -8,6 +8,7 @@
 
 #include "base/file.h"
 #include "corpus/urls/url.h"
+#include "nlohmann/json.hpp"
 
 namespace tessera::corpus {
 namespace {

@@ -3,7 +3,7 @@
 //
 //   AnswerMessage message;
 //   for (AnswerPart& part : reader.Finish()) message.Add(std::move(part), "call_0");
-//   chat.messages.push_back(message.Json());
+//   chat.messages->push_back(message.Json());
 #ifndef TESSERA_DATA_CHAT_ANSWER_MESSAGE_H_
 #define TESSERA_DATA_CHAT_ANSWER_MESSAGE_H_
 

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/json_ordered.h"
+#include "nlohmann/json.hpp"
 
 namespace tessera::data {
 namespace {

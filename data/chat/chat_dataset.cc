@@ -67,7 +67,7 @@ class ChatDataset::Builder {
   };
 
   bool IsPrompt(const Conversation& chat) const {
-    return options_.prompts && chat.messages.back()["role"] != "assistant";
+    return options_.prompts && chat.messages->back()["role"] != "assistant";
   }
 
   StatusOr<ChatTokens> Encode(const Conversation& chat) const {

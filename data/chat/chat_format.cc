@@ -5,6 +5,7 @@
 
 #include "base/file.h"
 #include "base/json_text.h"
+#include "nlohmann/json.hpp"
 
 namespace tessera::data {
 namespace {
@@ -76,8 +77,8 @@ StatusOr<ChatFormat> ChatFormat::OfFiles(const std::string& folder, const FileRe
   const char* const config_name = "tokenizer_config.json";
   TESSERA_ASSIGN_OR_RETURN(const json map, object_of("special_tokens_map.json"));
   TESSERA_ASSIGN_OR_RETURN(const json config, object_of(config_name));
-  TakeTokens(map, &format.tokens_);
-  TakeTokens(config, &format.tokens_);
+  TakeTokens(map, &*format.tokens_);
+  TakeTokens(config, &*format.tokens_);
   if (config.contains("chat_template") && !config["chat_template"].is_null()) {
     TESSERA_RETURN_IF_ERROR(
         AddDeclared(config["chat_template"], JoinPath(folder, config_name), &format.templates_));
@@ -122,7 +123,7 @@ std::string ChatFormat::text(bool tools) const {
 }
 
 StatusOr<Rendering> ChatFormat::Render(const Conversation& chat, bool prompts) const {
-  auto found = templates_.find(chat.tools.is_null() ? "default" : "tool_use");
+  auto found = templates_.find(chat.tools->is_null() ? "default" : "tool_use");
   if (found == templates_.end()) found = templates_.find("default");
   if (found == templates_.end()) {
     return InvalidArgument("the folder's chat templates are named ", templates_.begin()->first,
@@ -130,7 +131,7 @@ StatusOr<Rendering> ChatFormat::Render(const Conversation& chat, bool prompts) c
   }
   Json variables = tokens_;
   variables["documents"] = nullptr;
-  variables.update(chat.variables);
+  variables.update(*chat.variables);
   variables["messages"] = chat.messages;
   variables["tools"] = chat.tools;
   variables["add_generation_prompt"] = prompts;

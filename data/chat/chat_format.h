@@ -18,11 +18,12 @@
 #include <optional>
 #include <string>
 
+#include "base/json_member.h"
 #include "base/status.h"
 #include "data/chat/chat_template.h"
 #include "data/chat/conversation.h"
 #include "data/tokenizer/tokenizer.h"
-#include "nlohmann/json.hpp"
+#include "nlohmann/json_fwd.hpp"
 
 namespace tessera::data {
 
@@ -50,7 +51,7 @@ class ChatFormat {
   static StatusOr<ChatFormat> OfFiles(const std::string& folder, const FileReader& read);
 
   std::map<std::string, ChatTemplate> templates_;  // by name
-  nlohmann::ordered_json tokens_ = nlohmann::ordered_json::object();
+  OrderedJsonMember tokens_ = OrderedJsonMember::Object();
   uint64_t fingerprint_ = 0;
 };
 

@@ -7,6 +7,7 @@
 #include <fstream>
 
 #include "data/chat/conversation_file.h"
+#include "nlohmann/json.hpp"
 
 namespace tessera::data {
 namespace {
@@ -135,7 +136,7 @@ TEST_F(ChatFormatTest, ConversationsOfEveryForm) {
     std::string all;
     const Status read = ForEachConversation(
         Put("chats.json", text), [&](const Conversation& chat, const std::string&) {
-          all += chat.messages.dump() + (chat.tools.is_null() ? "" : chat.tools.dump()) + "\n";
+          all += chat.messages->dump() + (chat.tools->is_null() ? "" : chat.tools->dump()) + "\n";
           return OkStatus();
         });
     EXPECT_TRUE(read.ok()) << Message(read);

@@ -5,6 +5,8 @@
 #include <string>
 #include <string_view>
 
+#include "nlohmann/json.hpp"
+
 namespace tessera::data {
 namespace {
 
@@ -93,14 +95,14 @@ StatusOr<std::vector<Rendering::Span>> AddedSpans(const ChatFormat& format,
                                                   std::string_view whole) {
   std::vector<Rendering::Span> spans;
   Conversation part = {.tools = chat.tools};
-  for (size_t k = 0; k < chat.messages.size(); ++k) {
+  for (size_t k = 0; k < chat.messages->size(); ++k) {
     const Json& message = chat.messages[k];
     if (!IsAssistants(message)) {
-      part.messages.push_back(message);
+      part.messages->push_back(message);
       continue;
     }
     TESSERA_ASSIGN_OR_RETURN(const Rendering before, format.Render(part, /*prompts=*/true));
-    part.messages.push_back(message);
+    part.messages->push_back(message);
     TESSERA_ASSIGN_OR_RETURN(const Rendering after, format.Render(part));
     // Some templates end every text, so also this part, with a token of its own.
     std::string_view part_end = after.text;
@@ -168,8 +170,8 @@ StatusOr<std::vector<int32_t>> TokenizePrompt(const ChatFormat& format, const To
 
 std::optional<int32_t> EndOfTurn(const ChatFormat& format, const Tokenizer& tokenizer) {
   Conversation chat;
-  chat.messages.push_back({{"role", "user"}, {"content", "a"}});
-  chat.messages.push_back({{"role", "assistant"}, {"content", "b"}});
+  chat.messages->push_back({{"role", "user"}, {"content", "a"}});
+  chat.messages->push_back({{"role", "assistant"}, {"content", "b"}});
   const auto tokens = TokenizeChat(format, tokenizer, chat);
   if (!tokens.ok() || tokens->answers.empty()) return std::nullopt;
   const size_t end = tokens->answers.back().end;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/file.h"
+#include "nlohmann/json.hpp"
 
 namespace tessera::data {
 namespace {
@@ -106,7 +107,7 @@ TEST_F(ChatTokensTest, OtherTemplatesTellTheAnswersByWhatTheyAdd) {
   const auto whole = TokenizeChat(*format_, *tokenizer_, {.messages = Turns()});
   ASSERT_TRUE(whole.ok());
   Conversation question = {.messages = Turns()};
-  question.messages.erase(4);
+  question.messages->erase(4);
   EXPECT_EQ(*TokenizePrompt(*format_, *tokenizer_, question),
             std::vector<int32_t>(
                 whole->ids.begin(),

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/json_ordered.h"
+#include "nlohmann/json.hpp"
 
 namespace tessera::data {
 namespace {
@@ -102,7 +103,7 @@ StatusOr<Conversation> FromShareGpt(const Json& record, const std::string& where
     if (!record["system"].is_string()) {
       return InvalidArgument(where, ": 'system' must be a text");
     }
-    if (record["system"] != "") chat.messages.push_back(Message("system", record["system"]));
+    if (record["system"] != "") chat.messages->push_back(Message("system", record["system"]));
   }
   if (Has(record, "tools") && record["tools"] != "") {
     TESSERA_ASSIGN_OR_RETURN(chat.tools, Unpacked(record["tools"], where + ": 'tools'"));
@@ -125,12 +126,12 @@ StatusOr<Conversation> FromShareGpt(const Json& record, const std::string& where
     if (turn["from"] == "function_call") {
       TESSERA_ASSIGN_OR_RETURN(
           Json message, CallingMessage(turn["value"], Concat(where, ": conversations[", i, "]")));
-      chat.messages.push_back(std::move(message));
+      chat.messages->push_back(std::move(message));
     } else {
-      chat.messages.push_back(Message(role->second, turn["value"]));
+      chat.messages->push_back(Message(role->second, turn["value"]));
     }
   }
-  TESSERA_RETURN_IF_ERROR(UnpackArguments(&chat.messages, where));
+  TESSERA_RETURN_IF_ERROR(UnpackArguments(&*chat.messages, where));
   return chat;
 }
 
@@ -142,22 +143,22 @@ StatusOr<Conversation> FromAlpaca(const Json& record, const std::string& where) 
     }
   }
   if (Has(record, "system") && record["system"] != "") {
-    chat.messages.push_back(Message("system", record["system"]));
+    chat.messages->push_back(Message("system", record["system"]));
   }
   const Json history = Has(record, "history") ? record["history"] : Json::array();
   for (const Json& round : history) {
     if (!round.is_array() || round.size() != 2 || !round[0].is_string() || !round[1].is_string()) {
       return InvalidArgument(where, ": 'history' must be a list of [question, answer]");
     }
-    chat.messages.push_back(Message("user", round[0]));
-    chat.messages.push_back(Message("assistant", round[1]));
+    chat.messages->push_back(Message("user", round[0]));
+    chat.messages->push_back(Message("assistant", round[1]));
   }
   std::string prompt = record["instruction"].get<std::string>();
   if (Has(record, "input") && record["input"] != "") {
     prompt += "\n" + record["input"].get<std::string>();
   }
-  chat.messages.push_back(Message("user", prompt));
-  if (Has(record, "output")) chat.messages.push_back(Message("assistant", record["output"]));
+  chat.messages->push_back(Message("user", prompt));
+  if (Has(record, "output")) chat.messages->push_back(Message("assistant", record["output"]));
   return chat;
 }
 
@@ -167,7 +168,7 @@ StatusOr<Conversation> ConversationOf(const Json& record, const std::string& whe
   if (record.is_object() && Has(record, "messages")) {
     TESSERA_RETURN_IF_ERROR(CheckMessages(record["messages"], where));
     Conversation chat = {.messages = record["messages"]};
-    TESSERA_RETURN_IF_ERROR(UnpackArguments(&chat.messages, where));
+    TESSERA_RETURN_IF_ERROR(UnpackArguments(&*chat.messages, where));
     if (Has(record, "tools")) chat.tools = record["tools"];
     TESSERA_RETURN_IF_ERROR(CheckTools(chat.tools, where));
     return chat;

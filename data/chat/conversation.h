@@ -21,17 +21,18 @@
 #include <string>
 #include <string_view>
 
+#include "base/json_member.h"
 #include "base/status.h"
-#include "nlohmann/json.hpp"
+#include "nlohmann/json_fwd.hpp"
 
 namespace tessera::data {
 
 // The messages, and the functions that the assistant may call.
 struct Conversation {
-  nlohmann::ordered_json messages = nlohmann::ordered_json::array();
-  nlohmann::ordered_json tools = nullptr;  // null: none
+  OrderedJsonMember messages = OrderedJsonMember::Array();
+  OrderedJsonMember tools = nullptr;  // null: none
   // What else a template may ask for, by name ("enable_thinking").
-  nlohmann::ordered_json variables = nlohmann::ordered_json::object();
+  OrderedJsonMember variables = OrderedJsonMember::Object();
 };
 
 // `where` begins messages: path:line or path[index].

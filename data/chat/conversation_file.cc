@@ -2,6 +2,7 @@
 #include "data/chat/conversation_file.h"
 
 #include "data/dataset/json_records.h"
+#include "nlohmann/json.hpp"
 
 namespace tessera::data {
 

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/nearest_name.h"
+#include "nlohmann/json.hpp"
 
 namespace tessera::data {
 namespace {

@@ -20,7 +20,7 @@
 #include <vector>
 
 #include "base/status.h"
-#include "nlohmann/json.hpp"
+#include "nlohmann/json_fwd.hpp"
 
 namespace tessera::data {
 

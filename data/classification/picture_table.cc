@@ -15,6 +15,7 @@
 #include "data/columns/open_table.h"
 #include "data/dataset/data_folder.h"
 #include "data/image/decode.h"
+#include "nlohmann/json.hpp"
 
 namespace tessera::data {
 namespace {

@@ -10,6 +10,7 @@
 
 #include "base/base64.h"
 #include "base/error.h"
+#include "nlohmann/json.hpp"
 
 namespace tessera::data {
 namespace {

@@ -24,10 +24,10 @@
 #define TESSERA_DATA_COLUMNS_COLUMN_JSON_H_
 
 #include <cstdint>
-#include <nlohmann/json.hpp>
 #include <string>
 
 #include "data/columns/column.h"
+#include "nlohmann/json_fwd.hpp"
 
 namespace tessera::data {
 

@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "nlohmann/json.hpp"
+
 namespace tessera::data {
 namespace {
 

@@ -14,6 +14,7 @@
 
 #include "base/file.h"
 #include "data/columns/column_json.h"
+#include "nlohmann/json.hpp"
 
 namespace tessera::data {
 namespace {

@@ -17,6 +17,7 @@
 #include "base/json_text.h"
 #include "base/nearest_name.h"
 #include "data/dataset/record_input.h"
+#include "nlohmann/json.hpp"
 
 namespace tessera::data {
 namespace {

@@ -12,6 +12,7 @@
 #include "data/dataset/data_folder.h"
 #include "data/dataset/record_input.h"
 #include "data/dataset/text_pieces.h"
+#include "nlohmann/json.hpp"
 
 namespace tessera::data {
 namespace {

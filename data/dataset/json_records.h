@@ -17,7 +17,7 @@
 #include <string>
 
 #include "base/status.h"
-#include "nlohmann/json.hpp"
+#include "nlohmann/json_fwd.hpp"
 
 namespace tessera::data {
 

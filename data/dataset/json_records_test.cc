@@ -8,6 +8,7 @@
 
 #include "base/file.h"
 #include "base/json_ordered.h"
+#include "nlohmann/json.hpp"
 
 namespace tessera::data {
 namespace {

@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "base/json_text.h"
 #include "base/options.h"
+#include "nlohmann/json.hpp"
 
 namespace tessera::data {
 namespace {

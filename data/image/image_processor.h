@@ -18,7 +18,7 @@
 #include "base/options_fwd.h"
 #include "base/status.h"
 #include "data/image/image.h"
-#include "nlohmann/json.hpp"
+#include "nlohmann/json_fwd.hpp"
 
 namespace tessera::data {
 

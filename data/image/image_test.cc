@@ -17,6 +17,7 @@
 #include "data/image/decode.h"
 #include "data/image/idx.h"
 #include "data/image/image_processor.h"
+#include "nlohmann/json.hpp"
 
 namespace tessera::data {
 namespace {

@@ -116,7 +116,7 @@ StatusOr<EncodedPair> PreferenceEncoder::EncodeMessages(const Json& record,
   } else {
     chat.messages = CommonBegin(record["chosen"], record["rejected"]);
     for (size_t i = 0; i < 2; ++i) whole[i] = record[kCompletions[i]];
-    if (chat.messages.empty()) {
+    if (chat.messages->empty()) {
       return InvalidArgument(where,
                              ": has no 'prompt', and 'chosen' and 'rejected' begin with different "
                              "messages");

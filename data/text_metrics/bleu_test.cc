@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "base/json_text.h"
+#include "nlohmann/json.hpp"
 
 namespace tessera::data {
 namespace {

@@ -8,6 +8,7 @@
 #include <random>
 
 #include "base/json_text.h"
+#include "nlohmann/json.hpp"
 
 namespace tessera::data {
 namespace {

@@ -8,6 +8,7 @@
 #include "base/json_text.h"
 #include "base/utf8.h"
 #include "data/tokenizer/tokenizer_kind.h"
+#include "nlohmann/json.hpp"
 
 namespace tessera::data {
 namespace {

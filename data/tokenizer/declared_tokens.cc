@@ -8,6 +8,7 @@
 #include "base/json_text.h"
 #include "base/options.h"
 #include "data/tokenizer/vocab_index.h"
+#include "nlohmann/json.hpp"
 
 namespace tessera::data {
 namespace {

@@ -14,7 +14,6 @@
 
 #include <cstdint>
 #include <functional>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -24,6 +23,7 @@
 #include "base/status.h"
 #include "data/tokenizer/added_tokens.h"
 #include "data/tokenizer/json_part.h"
+#include "nlohmann/json_fwd.hpp"
 
 namespace tessera::data {
 

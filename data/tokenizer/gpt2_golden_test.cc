@@ -14,6 +14,7 @@
 #include "base/json_text.h"
 #include "base/utf8.h"
 #include "data/tokenizer/tokenizer.h"
+#include "nlohmann/json.hpp"
 
 namespace tessera::data {
 namespace {

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/options.h"
+#include "nlohmann/json.hpp"
 
 namespace tessera::data {
 namespace {
@@ -22,6 +23,10 @@ std::string Shown(const json& value) {
 }
 
 }  // namespace
+
+bool JsonPart::is_null() const { return value_->is_null(); }
+
+size_t JsonPart::size() const { return value_->is_array() ? value_->size() : 0; }
 
 JsonPart JsonPart::operator[](const char* key) const {
   const std::string separator = place_.ends_with("json") ? ": " : ".";

@@ -8,11 +8,11 @@
 #define TESSERA_DATA_TOKENIZER_JSON_PART_H_
 
 #include <cstdint>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 
 #include "base/status.h"
+#include "nlohmann/json_fwd.hpp"
 
 namespace tessera::data {
 
@@ -25,13 +25,13 @@ class JsonPart {
 
   const nlohmann::json& value() const { return *value_; }
   const std::string& place() const { return place_; }
-  bool is_null() const { return value_->is_null(); }
+  bool is_null() const;
 
   // The member of an object; null where there is none.
   JsonPart operator[](const char* key) const;
   // The element of an array.
   JsonPart operator[](size_t index) const;
-  size_t size() const { return value_->is_array() ? value_->size() : 0; }
+  size_t size() const;  // 0 of what is no array
 
   // The member "type", as a text; empty where there is none.
   std::string_view type() const;

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "data/tokenizer/vocab_index.h"
+#include "nlohmann/json.hpp"
 
 namespace tessera::data {
 namespace {

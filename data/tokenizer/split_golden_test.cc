@@ -11,6 +11,7 @@
 #include "base/file.h"
 #include "base/json_text.h"
 #include "data/tokenizer/pipeline_splitter.h"
+#include "nlohmann/json.hpp"
 
 namespace tessera::data {
 namespace {

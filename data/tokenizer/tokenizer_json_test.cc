@@ -11,6 +11,7 @@
 #include "data/tokenizer/sequence_pair.h"
 #include "data/tokenizer/streaming_decoder.h"
 #include "data/tokenizer/tokenizer.h"
+#include "nlohmann/json.hpp"
 
 namespace tessera::data {
 namespace {

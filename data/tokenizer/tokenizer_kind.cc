@@ -9,6 +9,7 @@
 #include "base/file.h"
 #include "base/json_text.h"
 #include "data/tokenizer/byte_tokenizer.h"
+#include "nlohmann/json.hpp"
 
 namespace tessera::data {
 namespace {

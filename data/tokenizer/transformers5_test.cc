@@ -11,6 +11,7 @@
 #include "base/json_text.h"
 #include "data/tokenizer/sequence_pair.h"
 #include "data/tokenizer/tokenizer.h"
+#include "nlohmann/json.hpp"
 
 namespace tessera::data {
 namespace {

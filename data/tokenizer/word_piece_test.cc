@@ -10,6 +10,7 @@
 #include "data/tokenizer/byte_tokenizer.h"
 #include "data/tokenizer/sequence_pair.h"
 #include "data/tokenizer/tokenizer.h"
+#include "nlohmann/json.hpp"
 
 namespace tessera::data {
 namespace {

@@ -11,6 +11,7 @@
 #include "autograd/autograd.h"
 #include "models/family.h"
 #include "models/model_keys.h"
+#include "nlohmann/json.hpp"
 
 namespace tessera::dist {
 namespace {

@@ -137,7 +137,7 @@ Status Train(const Flags& flags, const dist::World& world) {
     coordinator.PrintOnMaster("warning: " + line);
   }
   TESSERA_ASSIGN_OR_RETURN(const train::LoadedCheckpoint loaded, engine->LoadCheckpoint(flags.out));
-  double best = loaded.client_state.value("best", 1e9);
+  double best = loaded.client_state->value("best", 1e9);
   coordinator.PrintOnMaster(loaded.path.empty()
                                 ? Concat(chats->size(), " chats, from the beginning")
                                 : Concat("goes on from ", loaded.path));

@@ -24,6 +24,8 @@
 #include <tessera/nn/convolution.h>
 #include <tessera/nn/linear.h>
 
+#include "nlohmann/json.hpp"
+
 namespace tessera::examples {
 
 struct ResNetConfig {

@@ -27,6 +27,7 @@
 
 #include "models/bert/config.h"
 #include "models/model.h"
+#include "nlohmann/json.hpp"
 
 namespace tessera::models {
 

@@ -8,6 +8,7 @@
 #include "autograd/autograd.h"
 #include "models/family.h"
 #include "models/model_keys.h"
+#include "nlohmann/json.hpp"
 #include "ops/testing/op_check.h"
 #include "ops/view/view.h"
 

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "models/config_reader.h"
+#include "nlohmann/json.hpp"
 #include "nn/activation.h"
 
 namespace tessera::models {

@@ -5,6 +5,7 @@
 #include "models/bert/bert_keys.h"
 #include "models/family.h"
 #include "models/input_check.h"
+#include "nlohmann/json.hpp"
 
 namespace tessera::models {
 namespace {

@@ -6,6 +6,7 @@
 
 #include "autograd/autograd.h"
 #include "base/error.h"
+#include "nlohmann/json.hpp"
 #include "ops/view/view.h"
 
 namespace tessera::models {

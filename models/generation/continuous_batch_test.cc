@@ -24,6 +24,7 @@
 #include "models/hub/load_model.h"
 #include "models/hub/save_model.h"
 #include "models/model_keys.h"
+#include "nlohmann/json.hpp"
 #include "ops/testing/op_check.h"
 #include "ops/view/view.h"
 

@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "base/json_text.h"
 #include "models/family.h"
+#include "nlohmann/json.hpp"
 
 namespace tessera::models {
 namespace {

@@ -19,9 +19,10 @@
 #include <string>
 #include <vector>
 
+#include "base/json_member.h"
 #include "base/options.h"
 #include "base/status.h"
-#include "nlohmann/json.hpp"
+#include "nlohmann/json_fwd.hpp"
 
 namespace tessera::models {
 
@@ -92,8 +93,8 @@ struct GenerationConfig {
 // a file that has it is read without it.
 struct UnsupportedSetting {
   std::string key;
-  nlohmann::json neutral;  // the value that asks for nothing, beside null and an empty list
-  std::string what = {};   // that it asks for, where its name does not say so
+  JsonMember neutral;     // the value that asks for nothing, beside null and an empty list
+  std::string what = {};  // that it asks for, where its name does not say so
 
   std::string Reason() const;  // "contrastive search is not supported"
 };

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "models/generation/token_choice.h"
+#include "nlohmann/json.hpp"
 
 namespace tessera::models {
 namespace {

@@ -20,6 +20,7 @@
 #include "models/generation/token_choice.h"
 #include "models/generation/written_text.h"
 #include "models/model_keys.h"
+#include "nlohmann/json.hpp"
 
 namespace tessera::models {
 namespace {

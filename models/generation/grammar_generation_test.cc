@@ -10,6 +10,7 @@
 #include "models/family.h"
 #include "models/generation/generate.h"
 #include "models/generation/grammar/json_grammar.h"
+#include "nlohmann/json.hpp"
 
 namespace tessera::models {
 namespace {

@@ -9,6 +9,7 @@
 #include "models/generation/generate.h"
 #include "models/language_model.h"
 #include "models/model_keys.h"
+#include "nlohmann/json.hpp"
 #include "nn/attention.h"
 #include "nn/embedding.h"
 #include "ops/view/view.h"

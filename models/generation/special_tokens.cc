@@ -7,6 +7,7 @@
 
 #include "data/tokenizer/sequence_pair.h"
 #include "models/family.h"
+#include "nlohmann/json.hpp"
 
 namespace tessera::models {
 namespace {

@@ -15,7 +15,7 @@
 
 #include "base/status.h"
 #include "data/tokenizer/tokenizer.h"
-#include "nlohmann/json.hpp"
+#include "nlohmann/json_fwd.hpp"
 
 namespace tessera::models {
 

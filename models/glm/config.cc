@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "models/config_reader.h"
+#include "nlohmann/json.hpp"
 
 namespace tessera::models {
 namespace {

@@ -11,6 +11,7 @@
 #include "models/language_model.h"
 #include "models/model_keys.h"
 #include "models/transformer_stack.h"
+#include "nlohmann/json.hpp"
 #include "nn/activation.h"
 #include "nn/dropout.h"
 #include "nn/norm.h"

@@ -26,6 +26,7 @@
 
 #include "models/glm/config.h"
 #include "models/model.h"
+#include "nlohmann/json.hpp"
 #include "nn/embedding.h"
 
 namespace tessera::models {

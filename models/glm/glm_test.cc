@@ -18,6 +18,7 @@
 #include "models/glm/cloze.h"
 #include "models/glm/text_layout.h"
 #include "models/model_keys.h"
+#include "nlohmann/json.hpp"
 #include "ops/testing/op_check.h"
 #include "ops/view/view.h"
 

@@ -11,6 +11,7 @@
 #include "models/glm/glm_keys.h"
 #include "models/glm/prefix_mask.h"
 #include "models/input_check.h"
+#include "nlohmann/json.hpp"
 
 namespace tessera::models {
 namespace {

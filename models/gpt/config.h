@@ -9,7 +9,7 @@
 
 #include "base/options_fwd.h"
 #include "base/status.h"
-#include "nlohmann/json.hpp"
+#include "nlohmann/json_fwd.hpp"
 
 namespace tessera::models {
 

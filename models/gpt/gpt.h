@@ -16,6 +16,7 @@
 
 #include "models/gpt/config.h"
 #include "models/model.h"
+#include "nlohmann/json.hpp"
 #include "nn/dropout.h"
 #include "nn/embedding.h"
 #include "nn/norm.h"

@@ -3,6 +3,7 @@
 #include "core/batch_keys.h"
 #include "models/family.h"
 #include "models/gpt/gpt.h"
+#include "nlohmann/json.hpp"
 
 namespace tessera::models {
 namespace {

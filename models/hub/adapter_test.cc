@@ -16,6 +16,7 @@
 #include "models/hub/save_model.h"
 #include "models/hub/weight_file.h"
 #include "models/model_keys.h"
+#include "nlohmann/json.hpp"
 #include "ops/cast/cast.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/testing/op_check.h"

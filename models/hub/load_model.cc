@@ -16,6 +16,7 @@
 #include "models/hub/match_entries.h"
 #include "models/hub/quantized_entries.h"
 #include "models/hub/weight_files.h"
+#include "nlohmann/json.hpp"
 
 namespace tessera::models {
 namespace {
@@ -303,7 +304,7 @@ StatusOr<std::unique_ptr<Model>> BuildFresh(const std::string& source, nlohmann:
   }
   nn::BuildContext build = options.build;
   build.initialise = true;
-  if (options.config_changes.is_object()) ChangeConfig(options.config_changes, &config);
+  if (options.config_changes->is_object()) ChangeConfig(options.config_changes, &config);
   TESSERA_ASSIGN_OR_RETURN(
       std::unique_ptr<Model> model,
       BuildNamed(IsDirectory(source) ? JoinPath(source, "config.json") : source, config, build));
@@ -333,7 +334,7 @@ StatusOr<nlohmann::json> ReadModelConfig(const std::string& folder_or_preset) {
     TESSERA_RETURN_IF_ERROR(FitToWeights(weights, /*ties=*/true, &config));
     return config;
   }
-  if (const Preset* preset = FindPreset(folder_or_preset)) return preset->config;
+  if (const Preset* preset = FindPreset(folder_or_preset)) return *preset->config;
   return NotFound("'", folder_or_preset,
                   "' is neither a folder nor a preset (`tessera models` lists the presets)");
 }
@@ -358,10 +359,10 @@ StatusOr<std::unique_ptr<Model>> LoadModel(const std::string& folder_or_preset,
   }
   TESSERA_ASSIGN_OR_RETURN(nlohmann::json config, ReadConfigFile(folder_or_preset));
   TESSERA_ASSIGN_OR_RETURN(const WeightFiles weights, WeightFiles::Open(folder_or_preset));
-  if (options.config_changes.is_object()) ChangeConfig(options.config_changes, &config);
+  if (options.config_changes->is_object()) ChangeConfig(options.config_changes, &config);
   // Who says it is not second-guessed; weights that do not go with it are refused.
-  const bool said =
-      options.config_changes.is_object() && options.config_changes.contains("tie_word_embeddings");
+  const bool said = options.config_changes->is_object() &&
+                    options.config_changes->contains("tie_word_embeddings");
   TESSERA_RETURN_IF_ERROR(FitToWeights(weights, !said, &config));
   nn::BuildContext build = options.build;
   build.initialise = false;

@@ -25,9 +25,10 @@
 #include <string>
 #include <vector>
 
+#include "base/json_member.h"
 #include "base/status.h"
 #include "models/model.h"
-#include "nlohmann/json.hpp"
+#include "nlohmann/json_fwd.hpp"
 #include "nn/module.h"
 #include "ops/quantized/quant_type.h"
 
@@ -45,7 +46,7 @@ struct LoadOptions {
   // Keys that replace those of config.json before the model is built ({"architectures": [...]});
   // null removes one. With "tie_word_embeddings" among them, they decide what is tied, and weights
   // that do not go with that are refused. For labels see SetLabels in models/classification.h.
-  nlohmann::json config_changes = nullptr;
+  JsonMember config_changes = nullptr;
   // Parameters of a head (Family::is_head) that the files lack, or have in another shape, are
   // initialised (with build.seed) instead of being an error.
   bool ignore_mismatched_sizes = false;

@@ -17,6 +17,7 @@
 #include "models/hub/load_model.h"
 #include "models/hub/save_model.h"
 #include "models/model_keys.h"
+#include "nlohmann/json.hpp"
 #include "ops/quantized/quantized_matrix.h"
 
 namespace tessera::models {

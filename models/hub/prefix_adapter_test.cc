@@ -21,6 +21,7 @@
 #include "models/hub/save_model.h"
 #include "models/input_check.h"
 #include "models/model_keys.h"
+#include "nlohmann/json.hpp"
 #include "ops/reduction/sum.h"
 #include "ops/testing/op_check.h"
 #include "ops/view/view.h"

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/placement.h"
+#include "nlohmann/json.hpp"
 
 namespace tessera::models {
 namespace {

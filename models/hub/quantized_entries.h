@@ -20,7 +20,7 @@
 #include "base/status.h"
 #include "models/hub/match_entries.h"
 #include "models/hub/weight_files.h"
-#include "nlohmann/json.hpp"
+#include "nlohmann/json_fwd.hpp"
 #include "nn/quantized_weight.h"
 
 namespace tessera::models {

@@ -14,6 +14,7 @@
 #include "models/family.h"
 #include "models/hub/quantized_entries.h"
 #include "models/hub/weight_files.h"
+#include "nlohmann/json.hpp"
 
 namespace tessera::models {
 namespace {
@@ -253,8 +254,8 @@ Status SaveModel(Model& model, const std::string& folder, const data::Tokenizer*
   config = ConfigToSave(std::move(config), model, tokenizer, dtype);
   SetQuantizationConfig(options.quantize, &config);
   TESSERA_RETURN_IF_ERROR(WriteFileAtomically(JoinPath(path, "config.json"), Text(config)));
-  const json generation = options.generation_config.is_null() ? GenerationConfigToSave(config)
-                                                              : options.generation_config;
+  const json generation = options.generation_config->is_null() ? GenerationConfigToSave(config)
+                                                               : *options.generation_config;
   if (Generates(model)) {
     TESSERA_RETURN_IF_ERROR(
         WriteFileAtomically(JoinPath(path, "generation_config.json"), Text(generation)));

@@ -18,10 +18,11 @@
 #include <utility>
 #include <vector>
 
+#include "base/json_member.h"
 #include "base/status.h"
 #include "data/tokenizer/tokenizer.h"
 #include "models/model.h"
-#include "nlohmann/json.hpp"
+#include "nlohmann/json_fwd.hpp"
 #include "ops/quantized/quant_type.h"
 
 namespace tessera::models {
@@ -57,7 +58,7 @@ struct SaveOptions {
   // False on ranks that only take part in gathering.
   bool write = true;
   // What generation_config.json says; null: the tokens that config.json names.
-  nlohmann::json generation_config = nullptr;
+  JsonMember generation_config = nullptr;
   // Of a tokenizer, where none is given whose ids are to be config.json's.
   std::vector<data::TokenizerFile> tokenizer_files = {};
   // More files of the folder, by name: what prepares pictures, say.

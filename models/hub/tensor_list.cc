@@ -8,6 +8,7 @@
 
 #include "base/json_text.h"
 #include "core/tensor.h"
+#include "nlohmann/json.hpp"
 
 namespace tessera::models {
 namespace {

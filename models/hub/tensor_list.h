@@ -24,7 +24,7 @@
 #include "base/status.h"
 #include "core/dtype.h"
 #include "core/safetensors.h"
-#include "nlohmann/json.hpp"
+#include "nlohmann/json_fwd.hpp"
 
 namespace tessera::models {
 

@@ -9,6 +9,7 @@
 #include "models/hub/load_model.h"
 #include "models/hub/save_model.h"
 #include "models/hub/weight_files.h"
+#include "nlohmann/json.hpp"
 
 namespace tessera::models {
 namespace {

@@ -6,6 +6,7 @@
 
 #include "base/file.h"
 #include "base/json_text.h"
+#include "nlohmann/json.hpp"
 
 namespace tessera::models {
 namespace {

@@ -5,6 +5,7 @@
 
 #include "models/config_reader.h"
 #include "models/llama/types.h"
+#include "nlohmann/json.hpp"
 
 namespace tessera::models {
 namespace {

@@ -9,6 +9,7 @@
 #include "models/llama/chatglm2.h"
 #include "models/llama/types.h"
 #include "models/rotary_keys.h"
+#include "nlohmann/json.hpp"
 #include "nn/activation.h"
 
 namespace tessera::models {

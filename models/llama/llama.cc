@@ -7,6 +7,7 @@
 #include "models/language_model.h"
 #include "models/model_keys.h"
 #include "models/transformer_stack.h"
+#include "nlohmann/json.hpp"
 #include "nn/activation.h"
 #include "nn/expert_mlp.h"
 #include "nn/norm.h"

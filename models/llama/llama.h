@@ -21,6 +21,7 @@
 
 #include "models/llama/config.h"
 #include "models/model.h"
+#include "nlohmann/json.hpp"
 #include "nn/embedding.h"
 
 namespace tessera::models {

@@ -9,6 +9,7 @@
 #include "models/family.h"
 #include "models/model_keys.h"
 #include "models/rotary_keys.h"
+#include "nlohmann/json.hpp"
 #include "ops/testing/op_check.h"
 #include "ops/view/view.h"
 

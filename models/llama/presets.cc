@@ -4,6 +4,7 @@
 #include "models/family.h"
 #include "models/llama/chatglm2.h"
 #include "models/llama/llama.h"
+#include "nlohmann/json.hpp"
 
 namespace tessera::models {
 namespace {
@@ -100,7 +101,7 @@ std::vector<Preset> GemmaPresets() {
   for (const Size& size : {Size{"gemma-3-270m", 18, 4, 1, 256, 640, 2048, 32768, 262144, true, 1e6},
                            {"gemma-3-1b", 26, 4, 1, 256, 1152, 6912, 32768, 262144, true, 1e6}}) {
     presets.push_back(MakePreset("gemma3_text", "Gemma3ForCausalLM", kGemma, size));
-    presets.back().config.erase("hidden_act");  // named hidden_activation here
+    presets.back().config->erase("hidden_act");  // named hidden_activation here
   }
   return presets;
 }
@@ -113,7 +114,7 @@ std::vector<Preset> Gemma2Presets() {
           "final_logit_softcapping": 30.0, "attention_bias": false, "bos_token_id": 2,
           "eos_token_id": 1, "pad_token_id": 0})",
       {"gemma-2-2b", 26, 8, 4, 256, 2304, 9216, 8192, 256000, true, 1e4});
-  preset.config.erase("hidden_act");
+  preset.config->erase("hidden_act");
   return {std::move(preset)};
 }
 

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "models/config_reader.h"
 #include "models/rotary_keys.h"
+#include "nlohmann/json.hpp"
 #include "nn/activation.h"
 
 namespace tessera::models {

@@ -10,7 +10,7 @@
 #include "base/options_fwd.h"
 #include "base/status.h"
 #include "models/classification.h"
-#include "nlohmann/json.hpp"
+#include "nlohmann/json_fwd.hpp"
 #include "nn/rotary.h"
 
 namespace tessera::models {

@@ -28,6 +28,7 @@
 
 #include "models/model.h"
 #include "models/modernbert/config.h"
+#include "nlohmann/json.hpp"
 
 namespace tessera::models {
 

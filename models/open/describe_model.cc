@@ -8,12 +8,13 @@
 #include "models/hub/change_config.h"
 #include "models/hub/load_model.h"
 #include "models/open/model_folder.h"
+#include "nlohmann/json.hpp"
 
 namespace tessera::models {
 
 void DescribedModel::Change(const nlohmann::json& keys) {
-  changes.update(keys);
-  ChangeConfig(keys, &config);
+  changes->update(keys);
+  ChangeConfig(keys, &*config);
 }
 
 Status DescribedModel::FindTokenizer(const TokenizerChoice& choice) {

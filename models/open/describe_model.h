@@ -13,11 +13,12 @@
 #include <optional>
 #include <string>
 
+#include "base/json_member.h"
 #include "base/mounted_folder.h"
 #include "base/status.h"
 #include "data/tokenizer/tokenizer.h"
 #include "models/family.h"
-#include "nlohmann/json.hpp"
+#include "nlohmann/json_fwd.hpp"
 
 namespace tessera::models {
 
@@ -34,12 +35,12 @@ struct TokenizerChoice {
 
 struct DescribedModel {
   std::string folder;  // to read, mounted where a file holds it; or a preset's name
-  std::optional<MountedFolder> archive;               // kept as long as the model is
-  const Preset* preset = nullptr;                     // of a preset
-  nlohmann::json config;                              // `changes` included
-  nlohmann::json changes = nlohmann::json::object();  // LoadOptions::config_changes
-  std::unique_ptr<data::Tokenizer> tokenizer;         // nullptr: none
-  std::string tokenizer_folder;                       // the tokenizer's, whose chat template counts
+  std::optional<MountedFolder> archive;        // kept as long as the model is
+  const Preset* preset = nullptr;              // of a preset
+  JsonMember config;                           // `changes` included
+  JsonMember changes = JsonMember::Object();   // LoadOptions::config_changes
+  std::unique_ptr<data::Tokenizer> tokenizer;  // nullptr: none
+  std::string tokenizer_folder;                // the tokenizer's, whose chat template counts
   std::optional<MountedFolder> tokenizer_archive;
 
   // Keys of `config` that are replaced; null removes one.

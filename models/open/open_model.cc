@@ -8,6 +8,7 @@
 #include "models/family.h"
 #include "models/generation/special_tokens.h"
 #include "models/open/model_folder.h"
+#include "nlohmann/json.hpp"
 #include "nn/packed_weight.h"
 
 namespace tessera::models {
@@ -45,7 +46,7 @@ Status Fill(const OpenOptions& options, const std::string& root, OpenedModel* op
   if (const auto want = WantOf(options, *opened)) {
     TESSERA_RETURN_IF_ERROR(
         opened->FindTokenizer({.want = *want, .spec = options.tokenizer_folder}));
-    if (!opened->changes.empty()) TESSERA_RETURN_IF_ERROR(configure());
+    if (!opened->changes->empty()) TESSERA_RETURN_IF_ERROR(configure());
   }
   if (opened->tokenizer != nullptr) {
     const std::string& templates = opened->tokenizer_folder;
@@ -56,7 +57,7 @@ Status Fill(const OpenOptions& options, const std::string& root, OpenedModel* op
       TextEncoder::OfFolder(root, opened->tokenizer == nullptr ? folder : opened->tokenizer_folder,
                             opened->config, options.hides_paths);
   if (options.before_weights != nullptr) TESSERA_RETURN_IF_ERROR(options.before_weights(*opened));
-  if (load.config_changes.is_object()) opened->Change(load.config_changes);
+  if (load.config_changes->is_object()) opened->Change(load.config_changes);
   load.config_changes = opened->changes;
   TESSERA_ASSIGN_OR_RETURN(opened->model, LoadModel(folder, load));
   opened->config = opened->model->config();

@@ -13,6 +13,7 @@
 #include <optional>
 #include <string>
 
+#include "base/json_member.h"
 #include "base/mounted_folder.h"
 #include "base/status.h"
 #include "data/chat/chat_format.h"
@@ -22,7 +23,7 @@
 #include "models/model.h"
 #include "models/open/describe_model.h"
 #include "models/open/text_encoder.h"
-#include "nlohmann/json.hpp"
+#include "nlohmann/json_fwd.hpp"
 
 namespace tessera::models {
 
@@ -41,7 +42,7 @@ struct OpenOptions {
   bool hides_paths = false;           // failures of chat template and text encoder name no folder
   // What is asked for over the generation defaults (WithSettings). It is refused before any weights
   // are read.
-  nlohmann::json settings = nlohmann::json::object();
+  JsonMember settings = JsonMember::Object();
   // Called when all but the weights is there, for what must not be wrong when they have been read.
   std::function<Status(const OpenedModel&)> before_weights = nullptr;
 };

@@ -13,6 +13,7 @@
 #include "models/family.h"
 #include "models/hub/save_model.h"
 #include "models/open/describe_model.h"
+#include "nlohmann/json.hpp"
 
 namespace tessera::models {
 namespace {
@@ -61,7 +62,7 @@ TEST_F(OpenModelTest, APresetTakesTheTokenizersVocabulary) {
     auto described = DescribeModel(preset);
     ASSERT_TRUE(described.ok()) << described.status();
     ASSERT_TRUE(described->FindTokenizer({.spec = "byte"}).ok());
-    EXPECT_TRUE(described->config.value("pad_token_id", json()).is_null()) << preset;
+    EXPECT_TRUE(described->config->value("pad_token_id", json()).is_null()) << preset;
     const auto model = BuildModel(described->config, {.device = Device::Meta()});
     ASSERT_TRUE(model.ok()) << preset << ": " << model.status();
     EXPECT_EQ((*model)->vocab_size(), 257) << preset;

@@ -11,6 +11,7 @@
 #include "base/json_text.h"
 #include "base/options.h"
 #include "models/hub/weight_files.h"
+#include "nlohmann/json.hpp"
 #include "ops/cast/cast.h"
 
 namespace tessera::models {

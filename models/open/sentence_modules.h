@@ -20,7 +20,6 @@
 
 #include "base/status.h"
 #include "core/tensor.h"
-#include "nlohmann/json.hpp"
 #include "nn/activation.h"
 
 namespace tessera::models {

@@ -19,6 +19,7 @@
 #include "models/generation/special_tokens.h"
 #include "models/input_check.h"
 #include "models/model_keys.h"
+#include "nlohmann/json.hpp"
 #include "ops/cast/cast.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/matmul/matmul.h"

@@ -25,7 +25,7 @@
 #include "data/tokenizer/tokenizer.h"
 #include "models/model.h"
 #include "models/open/sentence_modules.h"
-#include "nlohmann/json.hpp"
+#include "nlohmann/json_fwd.hpp"
 
 namespace tessera::models {
 

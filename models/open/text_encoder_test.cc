@@ -15,6 +15,7 @@
 #include "models/hub/save_model.h"
 #include "models/model_keys.h"
 #include "models/open/open_model.h"
+#include "nlohmann/json.hpp"
 
 namespace tessera::models {
 namespace {

@@ -8,6 +8,7 @@
 #include "models/model_keys.h"
 #include "models/t5/t5.h"
 #include "models/t5/t5_keys.h"
+#include "nlohmann/json.hpp"
 
 namespace tessera::models {
 namespace {

@@ -12,6 +12,7 @@
 #include "models/model_keys.h"
 #include "models/t5/t5_keys.h"
 #include "models/transformer_stack.h"
+#include "nlohmann/json.hpp"
 #include "nn/activation.h"
 #include "nn/cross_attention.h"
 #include "nn/dropout.h"

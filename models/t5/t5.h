@@ -29,6 +29,7 @@
 
 #include "models/model.h"
 #include "models/t5/config.h"
+#include "nlohmann/json.hpp"
 #include "nn/embedding.h"
 
 namespace tessera::models {

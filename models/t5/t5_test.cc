@@ -12,6 +12,7 @@
 #include "models/family.h"
 #include "models/generation/generate.h"
 #include "models/model_keys.h"
+#include "nlohmann/json.hpp"
 #include "nn/relative_position.h"
 #include "ops/testing/op_check.h"
 #include "ops/view/view.h"

@@ -2,6 +2,7 @@
 #include "models/vit/config.h"
 
 #include "models/config_reader.h"
+#include "nlohmann/json.hpp"
 #include "nn/activation.h"
 
 namespace tessera::models {

@@ -4,6 +4,7 @@
 #include "models/family.h"
 #include "models/input_check.h"
 #include "models/vit/vit.h"
+#include "nlohmann/json.hpp"
 
 namespace tessera::models {
 namespace {

@@ -6,6 +6,7 @@
 #include "models/model_keys.h"
 #include "models/transformer_stack.h"
 #include "models/vit/position_table.h"
+#include "nlohmann/json.hpp"
 #include "nn/activation.h"
 #include "nn/dropout.h"
 #include "nn/norm.h"

@@ -19,6 +19,7 @@
 
 #include "models/model.h"
 #include "models/vit/config.h"
+#include "nlohmann/json.hpp"
 
 namespace tessera::models {
 

@@ -8,6 +8,7 @@
 #include "models/family.h"
 #include "models/model_keys.h"
 #include "models/vit/position_table.h"
+#include "nlohmann/json.hpp"
 #include "ops/testing/op_check.h"
 
 namespace tessera::models {

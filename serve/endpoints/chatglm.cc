@@ -54,10 +54,10 @@ StatusOr<std::vector<int64_t>> Prompt(const Service& service, const Question& qu
   if (served.chat != nullptr) {
     data::Conversation chat;
     for (const auto& [asked, answered] : question.history) {
-      chat.messages.push_back({{"role", "user"}, {"content", asked}});
-      chat.messages.push_back({{"role", "assistant"}, {"content", answered}});
+      chat.messages->push_back({{"role", "user"}, {"content", asked}});
+      chat.messages->push_back({{"role", "assistant"}, {"content", answered}});
     }
-    chat.messages.push_back({{"role", "user"}, {"content", question.prompt}});
+    chat.messages->push_back({{"role", "user"}, {"content", question.prompt}});
     TESSERA_ASSIGN_OR_RETURN(const std::vector<int32_t> ids,
                              data::TokenizePrompt(*served.chat, served.tokenizer, chat));
     return std::vector<int64_t>(ids.begin(), ids.end());

@@ -9,6 +9,7 @@
 #include "base/options.h"
 #include "models/generation/generation_config.h"
 #include "net/html/page_assets.h"
+#include "nlohmann/json.hpp"
 #include "serve/page/page_assets.h"
 
 namespace tessera::serve {

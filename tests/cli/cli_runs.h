@@ -25,6 +25,7 @@
 #include "models/family.h"
 #include "models/hub/save_model.h"
 #include "models/model.h"
+#include "nlohmann/json.hpp"
 
 namespace tessera {
 

@@ -9,6 +9,7 @@
 
 #include "base/file.h"
 #include "core/safetensors.h"
+#include "nlohmann/json.hpp"
 #include "tests/process/process.h"
 
 namespace tessera {

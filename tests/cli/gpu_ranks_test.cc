@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "nlohmann/json.hpp"
 #include "tests/process/process.h"
 
 namespace tessera {

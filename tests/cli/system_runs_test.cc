@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "nlohmann/json.hpp"
 #include "tests/cli/cli_runs.h"
 
 namespace tessera {

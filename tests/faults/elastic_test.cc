@@ -23,6 +23,7 @@
 #include <thread>
 #include <vector>
 
+#include "nlohmann/json.hpp"
 #include "tests/faults/fault_run.h"
 #include "tests/faults/lossy_network.h"
 #include "tests/process/process.h"

@@ -19,6 +19,7 @@
 #include <string>
 #include <vector>
 
+#include "nlohmann/json.hpp"
 #include "tests/process/process.h"
 #include "tests/process/tiny_training.h"
 #include "train/testing/event_reader.h"

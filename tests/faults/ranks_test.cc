@@ -15,6 +15,7 @@
 #include <thread>
 #include <vector>
 
+#include "nlohmann/json.hpp"
 #include "tests/process/process.h"
 #include "tests/process/tiny_training.h"
 

@@ -17,6 +17,7 @@
 #include <string>
 #include <vector>
 
+#include "nlohmann/json.hpp"
 #include "tests/faults/fault_run.h"
 #include "tests/process/process.h"
 

@@ -7,6 +7,7 @@
 
 #include "data/columns/column_json.h"
 #include "data/columns/open_table.h"
+#include "nlohmann/json.hpp"
 #include "tests/fuzz/fuzz_target.h"
 
 namespace tessera::fuzz {

@@ -15,6 +15,7 @@
 #include "models/hub/gguf/convert_gguf.h"
 #include "models/hub/gguf/gguf_file.h"
 #include "models/hub/save_model.h"
+#include "nlohmann/json.hpp"
 #include "tests/fuzz/fuzz_target.h"
 
 namespace tessera::fuzz {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "models/generation/grammar/json_grammar.h"
+#include "nlohmann/json.hpp"
 #include "tests/fuzz/fuzz_target.h"
 
 namespace tessera::fuzz {

@@ -9,6 +9,7 @@
 #include "models/family.h"
 #include "models/generation/generation_config.h"
 #include "models/hub/load_model.h"
+#include "nlohmann/json.hpp"
 #include "tests/fuzz/fuzz_target.h"
 
 namespace tessera::fuzz {

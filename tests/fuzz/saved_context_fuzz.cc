@@ -13,6 +13,7 @@
 #include "core/safetensors_header.h"
 #include "models/family.h"
 #include "models/hub/save_model.h"
+#include "nlohmann/json.hpp"
 #include "runtime/tessera.h"
 #include "tests/fuzz/fuzz_target.h"
 #include "tests/inference/small_models.h"

@@ -29,6 +29,7 @@
 #include "models/hub/save_model.h"
 #include "models/hub/torch_file/torch_file.h"
 #include "models/model.h"
+#include "nlohmann/json.hpp"
 #include "tests/inference/failing_memory.h"
 #include "tests/inference/small_models.h"
 

@@ -13,6 +13,7 @@
 #include "models/hub/load_model.h"
 #include "models/hub/save_model.h"
 #include "models/model.h"
+#include "nlohmann/json.hpp"
 #include "tests/inference/small_models.h"
 
 namespace tessera {

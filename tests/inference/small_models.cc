@@ -10,6 +10,7 @@
 #include "data/image/image_processor.h"
 #include "data/tokenizer/byte_tokenizer.h"
 #include "models/model_keys.h"
+#include "nlohmann/json.hpp"
 
 namespace tessera {
 namespace {

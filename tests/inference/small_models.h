@@ -10,7 +10,7 @@
 
 #include "core/bundle.h"
 #include "core/tensor.h"
-#include "nlohmann/json.hpp"
+#include "nlohmann/json_fwd.hpp"
 
 namespace tessera {
 

@@ -18,6 +18,7 @@
 #include "models/family.h"
 #include "models/generation/generate.h"
 #include "models/model.h"
+#include "nlohmann/json.hpp"
 #include "tests/inference/small_models.h"
 
 namespace tessera {

@@ -9,6 +9,7 @@
 #include <map>
 #include <utility>
 
+#include "nlohmann/json.hpp"
 #include "tests/process/process.h"
 
 namespace tessera {

@@ -20,6 +20,7 @@
 #include "models/family.h"
 #include "models/model.h"
 #include "models/model_keys.h"
+#include "nlohmann/json.hpp"
 #include "ops/testing/op_check.h"
 #include "ops/view/view.h"
 #include "optim/adam/adam.h"

@@ -9,6 +9,7 @@
 #include "models/hub/convert_model.h"
 #include "models/hub/load_model.h"
 #include "models/model_keys.h"
+#include "nlohmann/json.hpp"
 #include "tests/parity/golden_file.h"
 
 namespace tessera::models {

@@ -17,6 +17,7 @@
 #include "core/thread_pool.h"
 #include "data/columns/column_json.h"
 #include "data/columns/open_table.h"
+#include "nlohmann/json.hpp"
 
 namespace {
 

@@ -13,6 +13,8 @@
 #include <sstream>
 #include <thread>
 
+#include "nlohmann/json.hpp"
+
 namespace tessera {
 namespace {
 

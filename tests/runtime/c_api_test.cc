@@ -23,6 +23,7 @@
 #include "models/hub/gguf/convert_gguf.h"
 #include "models/hub/load_model.h"
 #include "models/model_keys.h"
+#include "nlohmann/json.hpp"
 #include "ops/quantized/quantized_matrix.h"
 #include "runtime/tessera.h"
 #include "tests/inference/small_models.h"

@@ -15,6 +15,7 @@
 #include "models/classification.h"
 #include "models/family.h"
 #include "models/hub/save_model.h"
+#include "nlohmann/json.hpp"
 #include "tests/inference/small_models.h"
 
 namespace tessera {

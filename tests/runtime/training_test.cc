@@ -21,6 +21,7 @@
 #include "models/hub/load_model.h"
 #include "models/model_keys.h"
 #include "models/open/model_folder.h"
+#include "nlohmann/json.hpp"
 #include "optim/optimizer_kind.h"
 #include "runtime/tessera_training.h"
 #include "tests/inference/small_models.h"

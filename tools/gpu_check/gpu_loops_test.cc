@@ -10,6 +10,7 @@
 #include "core/device.h"
 #include "models/family.h"
 #include "models/model_keys.h"
+#include "nlohmann/json.hpp"
 #include "train/loop/initialize.h"
 
 namespace tessera::train {

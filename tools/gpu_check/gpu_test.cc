@@ -19,6 +19,7 @@
 #include "models/family.h"
 #include "models/gpt/gpt.h"
 #include "models/model_keys.h"
+#include "nlohmann/json.hpp"
 #include "ops/attention/attention.h"
 #include "ops/attention/attention_choice.h"
 #include "ops/cross_entropy/cross_entropy.h"

@@ -8,6 +8,7 @@
 #include "absl/strings/str_replace.h"
 #include "base/error.h"
 #include "base/printable_text.h"
+#include "nlohmann/json.hpp"
 
 namespace tessera::report {
 namespace {

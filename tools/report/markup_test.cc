@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
+#include "nlohmann/json.hpp"
 
 namespace tessera::report {
 namespace {

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "models/model_keys.h"
+#include "nlohmann/json.hpp"
 #include "ops/view/view.h"
 #include "train/foreign/run_keys.h"
 #include "train/ranks/agreement.h"

@@ -35,13 +35,14 @@
 #include <string>
 #include <vector>
 
+#include "base/json_member.h"
 #include "base/status.h"
 #include "core/device.h"
 #include "data/dataset/dataset.h"
 #include "data/tokenizer/tokenizer.h"
 #include "dist/mesh/mesh.h"
 #include "dist/pipeline/execute_pipeline.h"
-#include "nlohmann/json.hpp"
+#include "nlohmann/json_fwd.hpp"
 #include "optim/schedule.h"
 #include "train/boost/plugins.h"
 #include "train/loop/batch_loader.h"
@@ -56,7 +57,7 @@ struct OptimizerChoice {
   std::string name = "adamw";
   double lr = 1e-3;
   double weight_decay = 0;
-  nlohmann::json options = nlohmann::json::object();  // {"betas": [0.9, 0.95]}
+  JsonMember options = JsonMember::Object();  // {"betas": [0.9, 0.95]}
 };
 
 // A dataset's batches, of which every data-parallel rank gets its own.
@@ -73,7 +74,7 @@ struct BoosterOptions {
   dist::Group world = nullptr;  // InitializeOptions'
   std::optional<Device> device = std::nullopt;
   // More keys of a run, by any of their names: {"gradient_checkpointing", "seed", "autocast", ...}.
-  nlohmann::json run = nlohmann::json::object();
+  JsonMember run = JsonMember::Object();
 };
 
 struct ScheduleState;

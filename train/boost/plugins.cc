@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/boost/plugins.h"
 
+#include "nlohmann/json.hpp"
 #include "train/foreign/run_keys.h"
 
 namespace tessera::train {
@@ -71,11 +72,11 @@ PluginArguments HybridParallelPlugin::Arguments() const {
 
 PluginArguments Plugin::Given(const PluginArguments& fields, const PluginArguments& more,
                               const PluginArguments& usual) {
-  PluginArguments given = PluginArguments::object();
-  for (const auto& [name, value] : fields.items()) {
-    if (value != usual.at(name)) given[name] = value;
+  PluginArguments given = PluginArguments::Object();
+  for (const auto& [name, value] : fields->items()) {
+    if (value != usual->at(name)) given[name] = value;
   }
-  for (const auto& [name, value] : more.items()) given[name] = value;
+  for (const auto& [name, value] : more->items()) given[name] = value;
   return given;
 }
 

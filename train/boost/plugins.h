@@ -16,13 +16,14 @@
 #include <optional>
 #include <string>
 
+#include "base/json_member.h"
 #include "base/status.h"
-#include "nlohmann/json.hpp"
+#include "nlohmann/json_fwd.hpp"
 #include "train/config/run_config.h"
 
 namespace tessera::train {
 
-using PluginArguments = nlohmann::json;  // an object
+using PluginArguments = JsonMember;  // an object
 
 // TorchDDPPlugin: every rank has all of the model and sees other rows.
 struct DataParallelPlugin {
@@ -30,7 +31,7 @@ struct DataParallelPlugin {
   bool find_unused_parameters = false;
   bool static_graph = false;
   bool check_reduction = false;
-  PluginArguments more = PluginArguments::object();
+  PluginArguments more = PluginArguments::Object();
 
   static constexpr const char* kName = "DataParallelPlugin";
   static PluginArguments Defaults();
@@ -46,7 +47,7 @@ struct LowLevelZeroPlugin {
   bool cpu_offload = false;
   bool overlap_communication = true;
   std::string communication_dtype = {};  // as they are
-  PluginArguments more = PluginArguments::object();
+  PluginArguments more = PluginArguments::Object();
 
   static constexpr const char* kName = "LowLevelZeroPlugin";
   static PluginArguments Defaults();
@@ -63,7 +64,7 @@ struct GeminiPlugin {
   double initial_scale = 65536;
   int64_t tp_size = 1;
   bool enable_sequence_parallelism = false;
-  PluginArguments more = PluginArguments::object();
+  PluginArguments more = PluginArguments::Object();
 
   static constexpr const char* kName = "GeminiPlugin";
   static PluginArguments Defaults();
@@ -86,7 +87,7 @@ struct HybridParallelPlugin {
   double max_norm = 0;
   double initial_scale = 65536;
   bool cpu_offload = false;
-  PluginArguments more = PluginArguments::object();
+  PluginArguments more = PluginArguments::Object();
 
   static constexpr const char* kName = "HybridParallelPlugin";
   static PluginArguments Defaults();

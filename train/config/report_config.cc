@@ -2,6 +2,7 @@
 #include "train/config/report_config.h"
 
 #include "base/options.h"
+#include "nlohmann/json.hpp"
 
 namespace tessera::train {
 

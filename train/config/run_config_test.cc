@@ -173,7 +173,7 @@ TEST(RunConfigTest, ReportToTakesNamesAndLists) {
   const auto reports = [](const Json& value) {
     const Translation run = TranslateRunKeys({{"report_to", value}}, "run.json");
     EXPECT_TRUE(run.status().ok()) << run.status();
-    return run.keys.value("report_to", Json());
+    return run.keys->value("report_to", Json());
   };
   EXPECT_EQ(reports("tensorboard"), Json::array({"tensorboard"}));
   EXPECT_EQ(reports({"csv", "tensorboard"}), Json({"csv", "tensorboard"}));

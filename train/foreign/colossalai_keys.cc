@@ -7,6 +7,7 @@
 #include <map>
 
 #include "base/nearest_name.h"
+#include "nlohmann/json.hpp"
 #include "train/foreign/run_keys.h"
 
 namespace tessera::train {

@@ -31,7 +31,7 @@ class ConfigurationFilesTest : public SmallRuns {
                   {"val_fraction", 0},
                   {"save_strategy", "no"},
                   {"overwrite", true}};
-    for (const auto& [key, value] : sources.flags.items()) flags[key] = value;
+    for (const auto& [key, value] : sources.flags->items()) flags[key] = value;
     sources.flags = flags;
     const auto run = ResolveRun(sources);
     EXPECT_TRUE(run.ok() && run->status().ok())

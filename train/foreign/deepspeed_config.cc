@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "nlohmann/json.hpp"
 #include "train/foreign/deepspeed_keys.h"
 
 namespace tessera::train {

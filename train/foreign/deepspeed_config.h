@@ -19,7 +19,7 @@
 #include <string>
 
 #include "base/status.h"
-#include "nlohmann/json.hpp"
+#include "nlohmann/json_fwd.hpp"
 #include "train/foreign/foreign_keys.h"
 
 namespace tessera::train {

@@ -21,12 +21,12 @@ using Json = nlohmann::json;
 Json Translated(const std::string& text, int ranks = 1) {
   const Translation ds = TranslateDeepSpeed(Json::parse(text), "ds.json", ranks);
   EXPECT_TRUE(ds.status().ok()) << text << ": " << ds.status();
-  return ds.status().ok() ? ds.keys : Json("failed");
+  return ds.status().ok() ? *ds.keys : Json("failed");
 }
 
 std::string Refusal(const std::string& text, int ranks = 1) {
   const Translation ds = TranslateDeepSpeed(Json::parse(text), "ds.json", ranks);
-  if (ds.status().ok()) return "taken: " + ds.keys.dump();
+  if (ds.status().ok()) return "taken: " + ds.keys->dump();
   const std::string message = Message(ds.status());
   EXPECT_EQ(message.find('\n'), std::string::npos);
   return message;

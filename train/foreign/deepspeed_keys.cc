@@ -3,6 +3,8 @@
 
 #include <utility>
 
+#include "nlohmann/json.hpp"
+
 namespace tessera::train {
 namespace {
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/strings/ascii.h"
+#include "nlohmann/json.hpp"
 #include "train/foreign/deepspeed_keys.h"
 
 namespace tessera::train {

@@ -3,6 +3,7 @@
 #include <optional>
 #include <string>
 
+#include "nlohmann/json.hpp"
 #include "train/foreign/deepspeed_keys.h"
 
 namespace tessera::train {

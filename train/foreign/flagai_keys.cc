@@ -5,6 +5,7 @@
 #include <string>
 
 #include "base/file.h"
+#include "nlohmann/json.hpp"
 #include "train/foreign/run_keys.h"
 
 namespace tessera::train {

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_split.h"
 #include "base/nearest_name.h"
+#include "nlohmann/json.hpp"
 #include "train/config/run_config.h"
 
 namespace tessera::train {
@@ -22,6 +23,10 @@ bool AsksForNothing(const ForeignKey& declared, const Json& value) {
 }
 
 }  // namespace
+
+bool IsLeftToRun(const Json& value) {
+  return value.is_null() || value == "auto" || value == "None";  // Python's, in a flag
+}
 
 Json Plain(const Json& value) {
   if (!value.is_string()) return value;
@@ -120,7 +125,7 @@ ForeignKeys::ForeignKeys(const Json& object, Namer name_of, const ForeignTable& 
                          std::optional<Translation> own)
     : name_of_(std::move(name_of)), table_(table), beside_own_keys_(own.has_value()) {
   if (own) result_ = *std::move(own);
-  for (const auto& [key, value] : result_.keys.items()) origin_[key] = key;
+  for (const auto& [key, value] : result_.keys->items()) origin_[key] = key;
   if (object.is_object()) Walk(object, "");
 }
 
@@ -254,7 +259,7 @@ void ForeignKeys::Withdraw(const std::string& key) {
       ++it;
       continue;
     }
-    result_.keys.erase(it->first);
+    result_.keys->erase(it->first);
     it = origin_.erase(it);
   }
 }
@@ -284,6 +289,8 @@ void ForeignKeys::IgnoreSection(const std::string& section, std::string_view rea
 }
 
 // --- Values --------------------------------------------------------------------------------------
+
+void ForeignKeys::Put(const std::string& ours, const Json& value) { (*result_.keys)[ours] = value; }
 
 bool ForeignKeys::Has(const std::string& key) const { return given_.count(key) > 0; }
 
@@ -326,10 +333,10 @@ std::optional<std::vector<double>> ForeignKeys::Numbers(const std::string& key) 
 
 // Whether one of the keys that a declaration names was put, or it names none of a run.
 bool ForeignKeys::BecameSomething(const ForeignKey& declared) const {
-  if (result_.keys.contains(declared.name)) return true;  // for whoever knows the rest of the run
+  if (result_.keys->contains(declared.name)) return true;  // for whoever knows the rest of the run
   bool names_keys = false;
   for (const std::string& ours : KeysOf(declared.reason)) {
-    if (result_.keys.contains(ours) || result_.shares_of_lr.contains(ours)) return true;
+    if (result_.keys->contains(ours) || result_.shares_of_lr->contains(ours)) return true;
     names_keys = names_keys || FindRunConfigKey(ours) != nullptr;
   }
   return !names_keys;

@@ -26,9 +26,10 @@
 #include <string_view>
 #include <vector>
 
+#include "base/json_member.h"
 #include "base/options.h"
 #include "base/status.h"
-#include "nlohmann/json.hpp"
+#include "nlohmann/json_fwd.hpp"
 
 namespace tessera::train {
 
@@ -52,9 +53,7 @@ struct KeyVerdict {
 
 // The verdict on a key that is null, or DeepSpeed's "auto".
 inline constexpr char kLeftToRun[] = "left to the run's own settings";
-inline bool IsLeftToRun(const nlohmann::json& value) {
-  return value.is_null() || value == "auto" || value == "None";  // Python's, in a flag
-}
+bool IsLeftToRun(const nlohmann::json& value);
 
 // The reason of kHonoured.
 inline constexpr char kOwnKey[] = "a key of a run";
@@ -80,7 +79,7 @@ struct ForeignKey {
   KeyFate fate = KeyFate::kNoEffect;
   std::string reason;
   // Values of a refused key that ask for what holds anyway.
-  std::vector<nlohmann::json> neutral = {};
+  std::vector<JsonMember> neutral = {};
   KeyConversion convert = nullptr;  // of kTranslated; null: code reads it
   bool is_switch = false;           // a flag may go without a value
 };
@@ -93,7 +92,7 @@ ForeignKey Becomes(std::string name, std::string ours, KeyConversion convert);
 // Likewise, but in view of other keys.
 ForeignKey Read(std::string name, std::string ours);
 ForeignKey NoEffect(std::string name, std::string reason);
-ForeignKey Refused(std::string name, std::string reason, std::vector<nlohmann::json> neutral = {});
+ForeignKey Refused(std::string name, std::string reason, std::vector<JsonMember> neutral = {});
 // The same key as a flag that may go without a value.
 ForeignKey Switch(ForeignKey key);
 
@@ -105,10 +104,10 @@ ForeignTable& Add(ForeignTable& table, const std::vector<std::string>& names,
 Status FirstRefusal(const std::vector<KeyVerdict>& verdicts);
 
 struct Translation {
-  nlohmann::json keys = nlohmann::json::object();      // of a run
-  nlohmann::json defaults = nlohmann::json::object();  // where neither a file nor a flag says more
+  JsonMember keys = JsonMember::Object();      // of a run
+  JsonMember defaults = JsonMember::Object();  // where neither a file nor a flag says more
   // Keys of a run that are shares of its lr, which another source may give: {"min_lr": 0.1}.
-  nlohmann::json shares_of_lr = nlohmann::json::object();
+  JsonMember shares_of_lr = JsonMember::Object();
   std::vector<KeyVerdict> verdicts;  // in the order of the file
   Status status() const { return FirstRefusal(verdicts); }
 };
@@ -136,14 +135,14 @@ class ForeignKeys {
   bool Has(const std::string& key) const;
 
   // A key of the run.
-  void Put(const std::string& ours, const nlohmann::json& value) { result_.keys[ours] = value; }
+  void Put(const std::string& ours, const nlohmann::json& value);
   template <typename T>
   void Put(const std::string& ours, const std::optional<T>& value) {
-    if (value) Put(ours, nlohmann::json(*value));
+    if (value) Put(ours, JsonMember(*value));
   }
-  nlohmann::json& keys() { return result_.keys; }
-  nlohmann::json& defaults() { return result_.defaults; }
-  nlohmann::json& shares_of_lr() { return result_.shares_of_lr; }
+  nlohmann::json& keys() { return *result_.keys; }
+  nlohmann::json& defaults() { return *result_.defaults; }
+  nlohmann::json& shares_of_lr() { return *result_.shares_of_lr; }
 
   // The key, where it was given, turns out to be refused, or without effect. Ignore is also for a
   // key of our own.

@@ -9,6 +9,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_join.h"
 #include "base/nearest_name.h"
+#include "nlohmann/json.hpp"
 #include "train/config/comma_list.h"
 
 namespace tessera::train {

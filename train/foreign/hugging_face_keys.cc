@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What becomes of Hugging Face's TrainingArguments (4.57 and 5) that are no aliases of our keys.
+#include "nlohmann/json.hpp"
 #include "train/foreign/fsdp_keys.h"
 #include "train/foreign/run_keys.h"
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What becomes of Megatron-LM's training arguments that are no aliases of our keys.
+#include "nlohmann/json.hpp"
 #include "train/foreign/run_keys.h"
 
 namespace tessera::train {

@@ -54,7 +54,7 @@ struct Layer {
 
   // Every key of the run is set; one that is out of range is refused.
   void ApplyTo(RunConfig* config) {
-    for (const auto& [key, value] : given.keys.items()) {
+    for (const auto& [key, value] : given.keys->items()) {
       if (FindRunConfigKey(key) == nullptr) continue;  // "deepspeed", "resume"
       const std::string where = Concat(source, ": '", key, "'");
       const Status set = SetRunConfigKey(config, key, value, where);
@@ -83,7 +83,7 @@ struct Layer {
 // switched off, another optimizer than the flags') means nothing there either.
 void DropWhatMeansNothing(const Json& flags, Layer* layer, RunConfig* config) {
   std::vector<std::pair<std::string, std::string>> dropped;
-  for (const auto& [key, value] : layer->given.keys.items()) {
+  for (const auto& [key, value] : layer->given.keys->items()) {
     if (flags.contains(key) || FindRunConfigKey(key) == nullptr) continue;
     const Status applies = config->Applies(key);
     if (!applies.ok()) dropped.emplace_back(key, Message(applies));
@@ -98,7 +98,7 @@ void DropWhatMeansNothing(const Json& flags, Layer* layer, RunConfig* config) {
 
 // A key of our own that means nothing to the run is refused.
 void RefuseWhatMeansNothing(Layer* layer, const RunConfig& config) {
-  for (const auto& [key, value] : layer->given.keys.items()) {
+  for (const auto& [key, value] : layer->given.keys->items()) {
     const Option* option = FindRunConfigKey(key);
     if (option == nullptr || option->IsNeutral(config.Get(key))) continue;
     const Status applies = config.Applies(key);
@@ -140,8 +140,8 @@ StatusOr<Layer> DeepSpeedLayer(const Json& named, const RunConfig& config, int w
 
 // What one source says of a key.
 std::optional<int64_t> Given(const Layer& layer, const char* key) {
-  const auto found = layer.given.keys.find(key);
-  if (found == layer.given.keys.end() || !found->is_number()) return std::nullopt;
+  const auto found = layer.given.keys->find(key);
+  if (found == layer.given.keys->end() || !found->is_number()) return std::nullopt;
   return found->get<int64_t>();
 }
 
@@ -252,12 +252,12 @@ void NoteDialect(const Dialect* dialect, const std::vector<Layer*>& layers, Reso
 
 // DeepSpeed's half-precision parameters are what trains, also where the same is asked of autocast.
 void PreferDeepSpeedsDType(const Layer& deepspeed, std::vector<Layer*> others, RunConfig* config) {
-  if (!deepspeed.given.keys.contains("dtype") || config->autocast.empty()) return;
+  if (!deepspeed.given.keys->contains("dtype") || config->autocast.empty()) return;
   if (config->autocast != config->dtype) return;
   config->Unset("autocast");
   for (Layer* layer : others) {
     layer->Judge({"autocast"}, KeyFate::kNoEffect, "DeepSpeed's file has the precision");
-    layer->given.keys.erase("autocast");
+    layer->given.keys->erase("autocast");
   }
 }
 
@@ -284,8 +284,8 @@ StatusOr<ResolvedRun> ResolveRun(const RunSources& sources) {
   Json named;
   for (Layer* layer : {&file, &accelerate, &flags}) {
     layer->ApplyTo(&run.config);
-    if (layer->given.keys.contains("deepspeed")) named = layer->given.keys["deepspeed"];
-    if (layer->given.keys.contains("resume") && layer->given.keys["resume"].is_string()) {
+    if (layer->given.keys->contains("deepspeed")) named = layer->given.keys["deepspeed"];
+    if (layer->given.keys->contains("resume") && layer->given.keys["resume"].is_string()) {
       run.resume = layer->given.keys["resume"].get<std::string>();
     }
   }
@@ -302,8 +302,8 @@ StatusOr<ResolvedRun> ResolveRun(const RunSources& sources) {
   NoteDialect(dialect, {&file, &flags}, &run);
   if (dialect != nullptr && dialect->name == "hugging-face") {
     // The Trainer makes the schedule, and counts the steps.
-    deepspeed.given.defaults.erase("lr_schedule");
-    deepspeed.given.defaults.erase("max_steps");
+    deepspeed.given.defaults->erase("lr_schedule");
+    deepspeed.given.defaults->erase("max_steps");
   }
   for (const Layer* layer : {&flags, &deepspeed, &file}) {
     ApplyDefaults(layer->given.defaults, &run.config);

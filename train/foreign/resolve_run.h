@@ -17,19 +17,20 @@
 #include <string>
 #include <vector>
 
+#include "base/json_member.h"
 #include "base/status.h"
-#include "nlohmann/json.hpp"
+#include "nlohmann/json_fwd.hpp"
 #include "train/config/run_config.h"
 #include "train/foreign/foreign_keys.h"
 
 namespace tessera::train {
 
 struct RunSources {
-  std::string config = {};                          // paths; "": none
-  std::string accelerate = {};                      // train/foreign/accelerate_config.h
-  std::string deepspeed = {};                       // train/foreign/deepspeed_config.h
-  nlohmann::json flags = nlohmann::json::object();  // by any name (train/foreign/run_keys.h)
-  int world_size = 1;                               // of the ranks that were started
+  std::string config = {};                  // paths; "": none
+  std::string accelerate = {};              // train/foreign/accelerate_config.h
+  std::string deepspeed = {};               // train/foreign/deepspeed_config.h
+  JsonMember flags = JsonMember::Object();  // by any name (train/foreign/run_keys.h)
+  int world_size = 1;                       // of the ranks that were started
 };
 
 // The ranks that a configuration asks for itself, as FlagAI's do.

@@ -10,6 +10,7 @@
 #include "base/json_text.h"
 #include "base/nearest_name.h"
 #include "base/options.h"
+#include "nlohmann/json.hpp"
 #include "train/config/run_config.h"
 #include "train/foreign/fsdp_keys.h"
 
@@ -451,7 +452,7 @@ Status ApplyRunConfigJson(const Json& json, const std::string& source, RunConfig
   // To an engine that is given micro-batches these are their number and their size.
   static const auto* cut = new std::map<std::string, std::string>{
       {"num_microbatches", "gradient_accumulation_steps"}, {"microbatch_size", "batch_size"}};
-  for (const auto& [name, value] : given.keys.items()) {
+  for (const auto& [name, value] : given.keys->items()) {
     const auto found = cut->find(name);
     const std::string& key = found == cut->end() ? name : found->second;
     if (FindRunConfigKey(key) == nullptr) {

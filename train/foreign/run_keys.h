@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "base/status.h"
-#include "nlohmann/json.hpp"
+#include "nlohmann/json_fwd.hpp"
 #include "train/config/run_config.h"
 #include "train/foreign/foreign_keys.h"
 

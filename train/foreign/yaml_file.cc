@@ -4,6 +4,7 @@
 #include <yaml-cpp/yaml.h>
 
 #include "base/file.h"
+#include "nlohmann/json.hpp"
 
 namespace tessera::train {
 namespace {

@@ -11,7 +11,7 @@
 #include <string>
 
 #include "base/status.h"
-#include "nlohmann/json.hpp"
+#include "nlohmann/json_fwd.hpp"
 
 namespace tessera::train {
 

@@ -12,6 +12,7 @@
 #include "dist/pipeline/pipelined_model.h"
 #include "models/hub/load_model.h"
 #include "models/model_keys.h"
+#include "nlohmann/json.hpp"
 #include "train/ranks/agreement.h"
 #include "train/ranks/whole_model.h"
 #include "train/report/step_report.h"
@@ -208,7 +209,7 @@ Status ConfiguredEngine::Load(const dist::Checkpoint& checkpoint,
 }
 
 Status ConfiguredEngine::SaveCheckpoint(const std::string& directory, const std::string& tag,
-                                        const nlohmann::json& client_state) {
+                                        const JsonMember& client_state) {
   loop_->CheckBetweenSteps("SaveCheckpoint");
   TESSERA_RETURN_IF_ERROR(Agree(mesh_, CheckTag(tag, global_steps())));
   const std::string path =

@@ -39,6 +39,7 @@
 #include <string>
 #include <vector>
 
+#include "base/json_member.h"
 #include "base/status.h"
 #include "core/tensor.h"
 #include "data/dataset/dataset.h"
@@ -46,7 +47,7 @@
 #include "dist/checkpoint/checkpoint.h"
 #include "dist/mesh/mesh.h"
 #include "models/model.h"
-#include "nlohmann/json.hpp"
+#include "nlohmann/json_fwd.hpp"
 #include "train/config/run_config.h"
 #include "train/engine/engine.h"
 #include "train/engine/step_loop.h"
@@ -76,7 +77,7 @@ struct ConfiguredEngineSetup {
 // What LoadCheckpoint found.
 struct LoadedCheckpoint {
   std::string path;  // "": none was found, and nothing has changed
-  nlohmann::json client_state = nlohmann::json::object();
+  JsonMember client_state = JsonMember::Object();
   std::vector<std::string> passed_over = {};  // newer ones that are damaged, a line each; on rank 0
 };
 
@@ -142,7 +143,7 @@ class ConfiguredEngine {
   // --- Checkpoints (dist/checkpoint) -------------------------------------------------------------
   // `<directory>/checkpoint-<global_steps>`, or `<directory>/<tag>`. Between steps only.
   Status SaveCheckpoint(const std::string& directory, const std::string& tag = "",
-                        const nlohmann::json& client_state = nlohmann::json::object());
+                        const JsonMember& client_state = JsonMember::Object());
   // Without a tag the newest that verifies of those that were saved without one. After a failure
   // parameters may be old or new.
   StatusOr<LoadedCheckpoint> LoadCheckpoint(const std::string& directory,

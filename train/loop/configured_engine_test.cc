@@ -514,7 +514,7 @@ TEST_F(OneEngineTest, ACheckpointWithATagIsLoadedByIt) {
   const std::vector<float> best = Weights();
   LoopStep(*engine_, 1);
   EXPECT_EQ(engine_->LoadCheckpoint(folder)->path, "");  // none without a tag
-  EXPECT_EQ(engine_->LoadCheckpoint(folder, "best")->client_state.at("score"), 0.5);
+  EXPECT_EQ(engine_->LoadCheckpoint(folder, "best")->client_state->at("score"), 0.5);
   EXPECT_EQ(Weights(), best);
   EXPECT_EQ(engine_->global_steps(), 1);
   EXPECT_EQ(Message(engine_->SaveCheckpoint(folder, "a/b")),

@@ -8,6 +8,7 @@
 #include "models/family.h"
 #include "models/generation/generate.h"
 #include "models/generation/special_tokens.h"
+#include "nlohmann/json.hpp"
 
 namespace tessera::train {
 namespace {

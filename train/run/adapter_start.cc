@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "dist/mesh/unshard.h"
 #include "dist/store/parameter_shard.h"
+#include "nlohmann/json.hpp"
 #include "ops/random/random.h"
 #include "ops/view/view.h"
 

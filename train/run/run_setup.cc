@@ -85,7 +85,7 @@ Status CheckTaskKeys(const TaskKind& task, const RunConfig& config) {
 // `model_type` where the folder's configuration has none.
 Status SetModelType(const RunConfig& config, models::DescribedModel* base) {
   if (config.model_type.empty()) return OkStatus();
-  const json own = base->config.value("model_type", json());
+  const json own = base->config->value("model_type", json());
   if (own.is_null()) {
     base->Change({{"model_type", config.model_type}});
   } else if (own != config.model_type) {

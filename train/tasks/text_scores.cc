@@ -9,6 +9,7 @@
 #include "base/python_text.h"
 #include "data/text_metrics/bleu.h"
 #include "data/text_metrics/rouge.h"
+#include "nlohmann/json.hpp"
 
 namespace tessera::train {
 namespace {

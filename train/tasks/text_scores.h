@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "base/status.h"
-#include "nlohmann/json.hpp"
+#include "nlohmann/json_fwd.hpp"
 
 namespace tessera::train {
 

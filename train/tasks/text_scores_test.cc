@@ -8,6 +8,8 @@
 #include <numeric>
 #include <random>
 
+#include "nlohmann/json.hpp"
+
 namespace tessera::train {
 namespace {
 

@@ -12,6 +12,7 @@
 #include "data/tokenizer/declared_tokens.h"
 #include "data/tokenizer/sentence_piece/sentence_piece.h"
 #include "data/tokenizer/tokenizer_kind.h"
+#include "nlohmann/json.hpp"
 
 namespace tessera::data {
 namespace {

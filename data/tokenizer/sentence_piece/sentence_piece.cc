@@ -12,6 +12,7 @@
 #include "base/utf8.h"
 #include "data/tokenizer/bert_normalizer.h"
 #include "data/tokenizer/vocab_index.h"
+#include "nlohmann/json.hpp"
 
 namespace tessera::data {
 namespace {

@@ -11,6 +11,7 @@
 #include "data/tokenizer/sequence_pair.h"
 #include "data/tokenizer/streaming_decoder.h"
 #include "data/tokenizer/tokenizer_kind.h"
+#include "nlohmann/json.hpp"
 
 namespace tessera::data {
 namespace {

@@ -22,6 +22,7 @@
 #include "data/tokenizer/precompiled_map.h"
 #include "data/tokenizer/sentence_piece/sentence_piece.h"
 #include "data/tokenizer/tokenizer_json_text.h"
+#include "nlohmann/json.hpp"
 
 namespace tessera::data {
 namespace {

@@ -14,6 +14,8 @@
 #include <tessera/nn/linear.h>
 #include <tessera/ops/elementwise/elementwise.h>
 
+#include "nlohmann/json.hpp"
+
 namespace {
 
 using namespace tessera;

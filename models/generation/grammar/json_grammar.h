@@ -25,7 +25,7 @@
 #include "data/tokenizer/tokenizer.h"
 #include "models/generation/grammar/byte_grammar.h"
 #include "models/generation/grammar/token_grammar.h"
-#include "nlohmann/json.hpp"
+#include "nlohmann/json_fwd.hpp"
 
 namespace tessera::models {
 

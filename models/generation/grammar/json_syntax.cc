@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "models/generation/grammar/json_characters.h"
+#include "nlohmann/json.hpp"
 
 namespace tessera::models {
 namespace {

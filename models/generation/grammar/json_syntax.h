@@ -13,7 +13,7 @@
 #include <string>
 
 #include "models/generation/grammar/automaton.h"
-#include "nlohmann/json.hpp"
+#include "nlohmann/json_fwd.hpp"
 
 namespace tessera::models {
 

@@ -13,6 +13,7 @@
 #include "data/tokenizer/tokenizer.h"
 #include "models/generation/grammar/json_grammar.h"
 #include "models/generation/grammar/token_grammar.h"
+#include "nlohmann/json.hpp"
 
 namespace tessera::models {
 namespace {

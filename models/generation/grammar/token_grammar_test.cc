@@ -15,6 +15,7 @@
 #include "data/tokenizer/char_tokenizer.h"
 #include "data/tokenizer/tokenizer.h"
 #include "models/generation/grammar/json_grammar.h"
+#include "nlohmann/json.hpp"
 
 namespace tessera::models {
 namespace {

@@ -12,6 +12,7 @@
 #include "models/hub/gguf/gguf_folder.h"
 #include "models/hub/gguf/gguf_names.h"
 #include "models/hub/load_model.h"
+#include "nlohmann/json.hpp"
 #include "ops/cast/cast.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/view/view.h"

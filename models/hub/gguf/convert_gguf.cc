@@ -24,6 +24,7 @@
 #include "models/hub/weight_file.h"
 #include "models/hub/weight_files.h"
 #include "models/model.h"
+#include "nlohmann/json.hpp"
 #include "ops/elementwise/elementwise.h"
 #include "ops/quantized/quantized_matrix.h"
 #include "ops/view/view.h"

@@ -7,6 +7,7 @@
 #include "models/hub/convert_model.h"
 #include "models/hub/gguf/gguf_config.h"
 #include "models/hub/gguf/gguf_test_models.h"
+#include "nlohmann/json.hpp"
 #include "ops/testing/op_check.h"
 #include "ops/view/view.h"
 

@@ -12,6 +12,7 @@
 #include "models/hub/gguf/gguf_key_reader.h"
 #include "models/hub/gguf/gguf_names.h"
 #include "models/hub/gguf/gguf_rotary.h"
+#include "nlohmann/json.hpp"
 
 namespace tessera::models {
 namespace {

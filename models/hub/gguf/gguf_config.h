@@ -9,7 +9,7 @@
 
 #include "base/status.h"
 #include "models/hub/gguf/gguf_file.h"
-#include "nlohmann/json.hpp"
+#include "nlohmann/json_fwd.hpp"
 
 namespace tessera::models {
 

@@ -6,6 +6,7 @@
 
 #include "models/hub/gguf/gguf_rotary.h"
 #include "models/llama/config.h"
+#include "nlohmann/json.hpp"
 
 namespace tessera::models {
 namespace {

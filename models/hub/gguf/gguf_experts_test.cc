@@ -5,6 +5,7 @@
 #include "models/hub/gguf/convert_gguf.h"
 #include "models/hub/gguf/gguf_config.h"
 #include "models/hub/gguf/gguf_test_models.h"
+#include "nlohmann/json.hpp"
 
 namespace tessera::models {
 namespace {

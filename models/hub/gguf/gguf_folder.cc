@@ -12,6 +12,7 @@
 #include "models/hub/quantized_entries.h"
 #include "models/hub/tensor_list.h"
 #include "models/hub/weight_files.h"
+#include "nlohmann/json.hpp"
 #include "ops/quantized/quantized_matrix.h"
 
 namespace tessera::models {

@@ -25,7 +25,7 @@
 #include "models/hub/gguf/gguf_file.h"
 #include "models/hub/gguf/gguf_names.h"
 #include "models/model.h"
-#include "nlohmann/json.hpp"
+#include "nlohmann/json_fwd.hpp"
 #include "nn/module.h"
 
 namespace tessera::models {

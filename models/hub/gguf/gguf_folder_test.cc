@@ -4,6 +4,7 @@
 #include "data/tokenizer/byte_tokenizer.h"
 #include "models/hub/gguf/gguf_test_models.h"
 #include "models/hub/tensor_list.h"
+#include "nlohmann/json.hpp"
 
 namespace tessera::models {
 namespace {

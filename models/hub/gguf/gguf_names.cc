@@ -8,6 +8,7 @@
 #include "models/gpt/config.h"
 #include "models/hub/gguf/gguf_experts.h"
 #include "models/llama/config.h"
+#include "nlohmann/json.hpp"
 
 namespace tessera::models {
 namespace {

@@ -22,7 +22,7 @@
 #include "models/hub/gguf/gguf_architectures.h"
 #include "models/hub/gguf/gguf_file.h"
 #include "models/hub/gguf/gguf_rotary.h"
-#include "nlohmann/json.hpp"
+#include "nlohmann/json_fwd.hpp"
 
 namespace tessera::models {
 

@@ -8,6 +8,7 @@
 
 #include "models/hub/gguf/gguf_config.h"
 #include "models/hub/gguf/gguf_test_models.h"
+#include "nlohmann/json.hpp"
 
 namespace tessera::models {
 namespace {

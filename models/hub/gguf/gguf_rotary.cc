@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "models/llama/config.h"
+#include "nlohmann/json.hpp"
 
 namespace tessera::models {
 namespace {

@@ -16,7 +16,7 @@
 #include "models/hub/gguf/gguf_architectures.h"
 #include "models/hub/gguf/gguf_file.h"
 #include "models/hub/gguf/gguf_key_reader.h"
-#include "nlohmann/json.hpp"
+#include "nlohmann/json_fwd.hpp"
 
 namespace tessera::models {
 

@@ -9,6 +9,7 @@
 #include "base/file.h"
 #include "data/tokenizer/added_tokens.h"
 #include "data/tokenizer/sentence_piece/model_message.h"
+#include "nlohmann/json.hpp"
 
 namespace tessera::models {
 namespace {

@@ -21,6 +21,7 @@
 #include "models/hub/load_model.h"
 #include "models/hub/save_model.h"
 #include "models/hub/weight_files.h"
+#include "nlohmann/json.hpp"
 #include "ops/quantized/quantized_matrix.h"
 #include "ops/view/view.h"
 

@@ -16,6 +16,7 @@
 #include "models/hub/gguf/gguf_sentence_piece.h"
 #include "models/hub/gguf/gguf_tokenizer.h"
 #include "models/hub/gguf/gguf_tokens.h"
+#include "nlohmann/json.hpp"
 
 namespace tessera::models {
 namespace {

@@ -10,6 +10,7 @@
 #include "data/tokenizer/streaming_decoder.h"
 #include "models/hub/gguf/gguf_folder.h"
 #include "models/hub/gguf/gguf_test_models.h"
+#include "nlohmann/json.hpp"
 
 namespace tessera::models {
 namespace {

@@ -6,6 +6,8 @@
 #include <string_view>
 #include <utility>
 
+#include "nlohmann/json.hpp"
+
 namespace tessera::models {
 namespace {
 

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "base/printable_text.h"
+#include "nlohmann/json.hpp"
 
 namespace tessera::models {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "base/status.h"
 #include "models/hub/torch_file/pickle.h"
-#include "nlohmann/json.hpp"
+#include "nlohmann/json_fwd.hpp"
 
 namespace tessera::models {
 

@@ -10,6 +10,7 @@
 #include "models/hub/torch_file/state_dict.h"
 #include "models/hub/torch_file/storage_type.h"
 #include "models/hub/torch_file/stored_zip.h"
+#include "nlohmann/json.hpp"
 
 namespace tessera::models {
 namespace {

@@ -33,7 +33,7 @@
 #include "base/status.h"
 #include "core/safetensors.h"
 #include "models/hub/torch_file/pickle.h"
-#include "nlohmann/json.hpp"
+#include "nlohmann/json_fwd.hpp"
 
 namespace tessera::models {
 

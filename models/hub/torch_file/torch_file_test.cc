@@ -9,6 +9,7 @@
 
 #include "base/file.h"
 #include "models/hub/torch_file/stored_zip.h"
+#include "nlohmann/json.hpp"
 
 namespace tessera::models {
 namespace {
