@@ -13,6 +13,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/error.h"
 #include "base/status.h"
 #include "runtime/tessera.h"
 
@@ -34,6 +35,20 @@ class CallScope {
 
 // nullptr where it is OK. Where there is no memory for one, a status that says so.
 tsr_status* ToBorder(const Status& status) noexcept;
+// The other way round: of what a callback has returned, which is released.
+Status FromBorder(tsr_status* status);
+
+// A failure with a code of its own, through code that throws.
+class StatusError : public Error {
+ public:
+  StatusError(StatusCode code, std::string_view operation, std::string_view detail)
+      : Error(operation, detail), code_(code) {}
+  StatusCode code() const { return code_; }
+
+ private:
+  StatusCode code_;
+};
+
 // Of the exception that is being handled.
 tsr_status* ExceptionToBorder() noexcept;
 
