@@ -3,6 +3,7 @@
 
 #include <pthread.h>
 
+#include <cstring>
 #include <exception>
 #include <memory>
 #include <new>
@@ -83,6 +84,25 @@ tsr_status* ExceptionToBorder() noexcept {
   } catch (...) {
     return MakeStatus(TSR_INTERNAL, "a callback threw an object that is no std::exception");
   }
+}
+
+Status CopyOptions(const void* given, size_t known, const char* name, void* options) {
+  if (given == nullptr) return OkStatus();
+  size_t size = 0;
+  std::memcpy(&size, given, sizeof(size));
+  // Beyond this it is no size of ours, and is not read.
+  constexpr size_t kLargest = 4096;
+  if (size < sizeof(size) || size > kLargest) {
+    return InvalidArgument(name, ": size is ", size, "; set it to sizeof(", name, ")");
+  }
+  const auto* const bytes = static_cast<const unsigned char*>(given);
+  for (size_t i = known; i < size; ++i) {
+    if (bytes[i] != 0) {
+      return InvalidArgument(name, ": a member that version ", TSR_VERSION, " does not know");
+    }
+  }
+  std::memcpy(options, given, size < known ? size : known);
+  return OkStatus();
 }
 
 Status CheckArray(const void* pointer, size_t n, const char* name) {

@@ -5,7 +5,6 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
-#include <list>
 #include <memory>
 #include <string>
 #include <utility>
@@ -99,22 +98,21 @@ struct Blueprint : tsr_blueprint {
 
   const json& json_config;
   const std::string text;
-  std::list<std::string> texts;  // of keys that were asked for
   std::vector<Declared> parameters;
 };
 
 // Calls `take` with the value of a key, where there is one.
 tsr_status* ReadKey(const tsr_blueprint* blueprint, const char* key, Option::Kind kind, void* out,
-                    void (*take)(Blueprint& mine, const json& value, void* out)) {
+                    void (*take)(const json& value, void* out)) {
   return WithLent<Blueprint>(blueprint, HandleKind::kBlueprint, [&](Blueprint& mine) -> Status {
     TESSERA_RETURN_IF_ERROR(CheckGiven(key, "key"));
     TESSERA_RETURN_IF_ERROR(CheckGiven(out, "value"));
     const auto found = mine.json_config.find(key);
     if (found == mine.json_config.end() || found->is_null()) return OkStatus();
+    const std::string where = Concat("config.json: '", key, "'");
     TESSERA_ASSIGN_OR_RETURN(const json value,
-                             Option::Convert(kind, options_internal::NoNotes(), *found,
-                                             Concat("config.json: '", key, "'")));
-    take(mine, value, out);
+                             Option::Convert(kind, options_internal::NoNotes(), *found, where));
+    take(kind == Option::Kind::kText ? *found : value, out);
     return OkStatus();
   });
 }
@@ -251,8 +249,10 @@ std::vector<int64_t> WantedOf(const Bundle& in, int64_t rows, int64_t tokens) {
 
 // The inputs lie in order: they come from models::InputsFromNamed and IncrementalDecoder.
 Bundle RegisteredModel::RunBlock(int /*block*/, Bundle in, const RunOptions& options) const {
-  TESSERA_CHECK(!options.all_hidden_states, state_.family().name(),
-                "its models give no hidden states");
+  if (options.all_hidden_states) {
+    throw StatusError(StatusCode::kInvalidArgument, state_.family().name(),
+                      "its models give no hidden states");
+  }
   const Tensor& ids_BT = in.at(keys::kInputIds);
   Pass pass(*this, options.cache);
   pass.rows = ids_BT.size(0);
@@ -469,33 +469,29 @@ using tessera::runtime::ReadKey;
 using tessera::runtime::WithLent;
 
 tsr_status* tsr_blueprint_integer(const tsr_blueprint* blueprint, const char* key, int64_t* value) {
-  return ReadKey(blueprint, key, Option::Kind::kInteger, value,
-                 [](Blueprint&, const json& read, void* out) {
-                   *static_cast<int64_t*>(out) = read.get<int64_t>();
-                 });
+  return ReadKey(blueprint, key, Option::Kind::kInteger, value, [](const json& read, void* out) {
+    *static_cast<int64_t*>(out) = read.get<int64_t>();
+  });
 }
 
 tsr_status* tsr_blueprint_number(const tsr_blueprint* blueprint, const char* key, double* value) {
-  return ReadKey(blueprint, key, Option::Kind::kNumber, value,
-                 [](Blueprint&, const json& read, void* out) {
-                   *static_cast<double*>(out) = read.get<double>();
-                 });
+  return ReadKey(blueprint, key, Option::Kind::kNumber, value, [](const json& read, void* out) {
+    *static_cast<double*>(out) = read.get<double>();
+  });
 }
 
 tsr_status* tsr_blueprint_flag(const tsr_blueprint* blueprint, const char* key, int* value) {
-  return ReadKey(blueprint, key, Option::Kind::kBool, value,
-                 [](Blueprint&, const json& read, void* out) {
-                   *static_cast<int*>(out) = read.get<bool>() ? 1 : 0;
-                 });
+  return ReadKey(blueprint, key, Option::Kind::kBool, value, [](const json& read, void* out) {
+    *static_cast<int*>(out) = read.get<bool>() ? 1 : 0;
+  });
 }
 
 tsr_status* tsr_blueprint_text(const tsr_blueprint* blueprint, const char* key,
                                const char** value) {
-  return ReadKey(blueprint, key, Option::Kind::kText, value,
-                 [](Blueprint& mine, const json& read, void* out) {
-                   mine.texts.push_back(read.get<std::string>());
-                   *static_cast<const char**>(out) = mine.texts.back().c_str();
-                 });
+  return ReadKey(blueprint, key, Option::Kind::kText, value, [](const json& read, void* out) {
+    // That of the configuration, which outlives the blueprint.
+    *static_cast<const char**>(out) = read.get_ref<const std::string&>().c_str();
+  });
 }
 
 tsr_status* tsr_blueprint_parameter(const tsr_blueprint* blueprint, const char* name,
