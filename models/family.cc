@@ -2,7 +2,9 @@
 #include "models/family.h"
 
 #include <algorithm>
+#include <atomic>
 #include <map>
+#include <mutex>
 #include <set>
 #include <utility>
 
@@ -13,6 +15,20 @@ namespace tessera::models {
 namespace {
 
 constinit const FamilyRegistration* last_registered = nullptr;
+
+// Those of AddFamily, the last one first. They stay.
+struct AddedFamily {
+  std::shared_ptr<const Family> family;
+  const AddedFamily* before;
+};
+constinit std::atomic<const AddedFamily*> last_added = nullptr;
+
+const Family* FindAdded(std::string_view model_type) {
+  for (const AddedFamily* a = last_added; a != nullptr; a = a->before) {
+    if (a->family->model_type == model_type) return a->family.get();
+  }
+  return nullptr;
+}
 
 // What was registered before main is checked when it is first asked for.
 void CheckDistinct(const std::vector<Family>& families) {
@@ -91,7 +107,18 @@ const Family* FindFamily(std::string_view model_type) {
     if (family.describes == nullptr) return &family;
     found = &family;
   }
-  return found;
+  return found != nullptr ? found : FindAdded(model_type);
+}
+
+Status AddFamily(std::shared_ptr<const Family> family) {
+  static constinit std::mutex mutex;
+  const std::lock_guard<std::mutex> lock(mutex);
+  if (FindFamily(family->model_type) != nullptr) {
+    return Failure(StatusCode::kAlreadyExists, "model_type '", family->model_type, "' is ",
+                   FindAdded(family->model_type) == nullptr ? "built in" : "registered already");
+  }
+  last_added = new AddedFamily{std::move(family), last_added};
+  return OkStatus();
 }
 
 StatusOr<const Family*> FamilyOf(const nlohmann::json& config) {
@@ -107,6 +134,9 @@ StatusOr<const Family*> FamilyOf(const nlohmann::json& config) {
   std::string known;
   for (const Family& family : Families()) {
     if (family.describes == nullptr) known += (known.empty() ? "" : ", ") + family.model_type;
+  }
+  for (const AddedFamily* a = last_added; a != nullptr; a = a->before) {
+    known += ", " + a->family->model_type;
   }
   return InvalidArgument("model_type '", type, "' is not known; known are ", known);
 }

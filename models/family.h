@@ -164,6 +164,9 @@ const std::vector<Family>& Families();
 const Preset* FindPreset(std::string_view name);
 // That of a model_type; of several the one without `describes`.
 const Family* FindFamily(std::string_view model_type);
+// Adds one that is not linked in, for the rest of the program. AlreadyExists for a model_type that
+// there is. Thread-safe, and so is finding it.
+Status AddFamily(std::shared_ptr<const Family> family);
 // Of a config.json; InvalidArgument for one without a known "model_type".
 StatusOr<const Family*> FamilyOf(const nlohmann::json& config);
 

@@ -3,12 +3,12 @@
 
 #include <pthread.h>
 
+#include <cstring>
 #include <exception>
 #include <memory>
 #include <new>
 #include <stdexcept>
 
-#include "base/error.h"
 #include "runtime/handles.h"
 
 struct tsr_status {
@@ -54,6 +54,16 @@ tsr_status* ToBorder(const Status& status) noexcept {
   return status.ok() ? nullptr : MakeStatus(static_cast<int>(status.code()), status.message());
 }
 
+Status FromBorder(tsr_status* status) {
+  if (status == nullptr) return OkStatus();
+  if (status != NoMemoryStatus() && !IsHandle(status, HandleKind::kStatus)) {
+    return InvalidArgument("what a callback returned is not a status, or was released");
+  }
+  const Status taken(static_cast<StatusCode>(tsr_status_code(status)), tsr_status_message(status));
+  tsr_status_release(status);
+  return taken;
+}
+
 tsr_status* ExceptionToBorder() noexcept {
   try {
     throw;
@@ -61,6 +71,8 @@ tsr_status* ExceptionToBorder() noexcept {
     return MakeStatus(TSR_CANCELLED, error.what());
   } catch (const OutOfMemoryError& error) {
     return MakeStatus(TSR_RESOURCE_EXHAUSTED, error.what());
+  } catch (const StatusError& error) {
+    return MakeStatus(static_cast<int>(error.code()), error.what());
   } catch (const Error& error) {
     return MakeStatus(TSR_INVALID_ARGUMENT, error.what());
   } catch (const std::bad_alloc&) {
@@ -74,6 +86,25 @@ tsr_status* ExceptionToBorder() noexcept {
   }
 }
 
+Status CopyOptions(const void* given, size_t known, const char* name, void* options) {
+  if (given == nullptr) return OkStatus();
+  size_t size = 0;
+  std::memcpy(&size, given, sizeof(size));
+  // Beyond this it is no size of ours, and is not read.
+  constexpr size_t kLargest = 4096;
+  if (size < sizeof(size) || size > kLargest) {
+    return InvalidArgument(name, ": size is ", size, "; set it to sizeof(", name, ")");
+  }
+  const auto* const bytes = static_cast<const unsigned char*>(given);
+  for (size_t i = known; i < size; ++i) {
+    if (bytes[i] != 0) {
+      return InvalidArgument(name, ": a member that version ", TSR_VERSION, " does not know");
+    }
+  }
+  std::memcpy(options, given, size < known ? size : known);
+  return OkStatus();
+}
+
 Status CheckArray(const void* pointer, size_t n, const char* name) {
   // No array is longer than the address space; such a number is a mistake of sign.
   if (n > size_t{1} << 47) return InvalidArgument(name, ": ", n, " is no number of elements");
@@ -84,6 +115,13 @@ Status CheckArray(const void* pointer, size_t n, const char* name) {
 }  // namespace tessera::runtime
 
 using tessera::runtime::HandleKind;
+
+tsr_status* tsr_status_create(int code, const char* message) {
+  if (code == TSR_OK) return nullptr;
+  const bool known = code > TSR_OK && code <= TSR_BUSY;
+  return tessera::runtime::MakeStatus(known ? code : TSR_UNKNOWN,
+                                      message == nullptr ? "" : message);
+}
 
 int tsr_status_code(const tsr_status* status) {
   if (status == nullptr) return TSR_OK;

@@ -9,10 +9,10 @@
 
 #include <cfenv>
 #include <cstddef>
-#include <cstring>
 #include <string>
 #include <string_view>
 
+#include "base/error.h"
 #include "base/status.h"
 #include "runtime/tessera.h"
 
@@ -34,6 +34,20 @@ class CallScope {
 
 // nullptr where it is OK. Where there is no memory for one, a status that says so.
 tsr_status* ToBorder(const Status& status) noexcept;
+// The other way round: of what a callback has returned, which is released.
+Status FromBorder(tsr_status* status);
+
+// A failure with a code of its own, through code that throws.
+class StatusError : public Error {
+ public:
+  StatusError(StatusCode code, std::string_view operation, std::string_view detail)
+      : Error(operation, detail), code_(code) {}
+  StatusCode code() const { return code_; }
+
+ private:
+  StatusCode code_;
+};
+
 // Of the exception that is being handled.
 tsr_status* ExceptionToBorder() noexcept;
 
@@ -48,28 +62,15 @@ tsr_status* AtBorder(const Body& body) noexcept {
   }
 }
 
+// Copies a caller's struct of options to one of `known` bytes, which are 0.
+Status CopyOptions(const void* given, size_t known, const char* name, void* options);
+
 // The options that a caller gave: members that its version of the struct does not have are 0, and
 // so are all of them without any.
 template <typename Options>
 StatusOr<Options> OptionsOf(const Options* given, const char* name) {
   Options options = {};
-  if (given != nullptr) {
-    size_t size = 0;
-    std::memcpy(&size, given, sizeof(size));
-    // Beyond this it is no size of ours, and is not read.
-    constexpr size_t kLargest = 4096;
-    if (size < sizeof(size) || size > kLargest) {
-      return InvalidArgument(name, ": size is ", size, "; set it to sizeof(", name, ")");
-    }
-    const auto* const bytes = reinterpret_cast<const unsigned char*>(given);
-    for (size_t i = sizeof(Options); i < size; ++i) {
-      if (bytes[i] != 0) {
-        return InvalidArgument(name, ": a member that version ", TSR_VERSION, " does not know");
-      }
-    }
-    std::memcpy(static_cast<void*>(&options), given,
-                size < sizeof(options) ? size : sizeof(options));
-  }
+  TESSERA_RETURN_IF_ERROR(CopyOptions(given, sizeof(options), name, &options));
   options.size = sizeof(options);
   return options;
 }

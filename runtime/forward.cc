@@ -11,6 +11,7 @@
 #include "models/open/text_encoder.h"
 #include "runtime/border.h"
 #include "runtime/context.h"
+#include "runtime/family.h"
 #include "runtime/tensors.h"
 #include "runtime/tessera.h"
 
@@ -70,6 +71,8 @@ StatusOr<models::EmbedOptions> HowToEmbed(const Call& call, const models::TextEn
 
 // The folder's; one that is not supported matters where it is asked for.
 StatusOr<models::TextEncoder> EncoderOf(const Call& call, int pooling) {
+  TESSERA_RETURN_IF_ERROR(
+      RefuseRegistered(call.model().config, "tsr_embed", "give no vectors of texts"));
   if (pooling == TSR_POOLING_OF_MODEL) return call.model().encoder;
   return call.model().encoder.ok() ? *call.model().encoder : models::TextEncoder();
 }
@@ -123,6 +126,8 @@ Status Rerank(tsr_context* context, const char* query, size_t query_length,
   TESSERA_RETURN_IF_ERROR(CheckArray(documents, n, "documents"));
   TESSERA_RETURN_IF_ERROR(CheckArray(lengths, n, "lengths"));
   TESSERA_RETURN_IF_ERROR(CheckArray(scores, n, "scores"));
+  TESSERA_RETURN_IF_ERROR(
+      RefuseRegistered(call.model().config, "tsr_rerank", "give no scores of texts"));
   TESSERA_ASSIGN_OR_RETURN(const data::Tokenizer* const tokenizer, TokenizerOf(call.model()));
   TESSERA_ASSIGN_OR_RETURN(const models::TextEncoder encoder, call.model().encoder);
   const Model& model = *call.model().model;

@@ -37,6 +37,10 @@ const char* NameOf(HandleKind kind) {
       return "a context";
     case HandleKind::kTrainer:
       return "a trainer";
+    case HandleKind::kBlueprint:
+      return "a blueprint";
+    case HandleKind::kPass:
+      return "a pass";
   }
   return "a handle";
 }

@@ -16,7 +16,15 @@
 
 namespace tessera::runtime {
 
-enum class HandleKind : uint8_t { kStatus, kTensors, kModel, kContext, kTrainer };
+enum class HandleKind : uint8_t {
+  kStatus,
+  kTensors,
+  kModel,
+  kContext,
+  kTrainer,
+  kBlueprint,
+  kPass
+};
 
 // "the handle is in use", beside the codes of base/status.h.
 inline constexpr auto kBusy = static_cast<StatusCode>(TSR_BUSY);
@@ -28,7 +36,7 @@ Status RemoveHandle(const void* handle, HandleKind kind);
 bool IsHandle(const void* handle, HandleKind kind);
 // Sets the flag of a handle that is pinned.
 Status CancelHandle(const void* handle, HandleKind kind);
-// Whether there are models, contexts or trainers.
+// Whether there are models, contexts, trainers, or what is lent to a callback.
 bool AnyHandles();
 
 // Keeps a handle from being removed.

@@ -16,6 +16,7 @@
 #include "models/open/model_folder.h"
 #include "nlohmann/json.hpp"
 #include "runtime/border.h"
+#include "runtime/family.h"
 #include "runtime/handles.h"
 #include "runtime/process.h"
 #include "runtime/tensors.h"
@@ -42,6 +43,16 @@ models::LoadOptions LoadOptionsOf(const tsr_load_options& options, DType dtype) 
   }
   for (size_t i = 0; i < options.num_adapters; ++i) load.adapters.push_back(options.adapters[i]);
   return load;
+}
+
+// What the config.json's family does not do, before any weights are read.
+Status CheckLoad(const nlohmann::json& config, const tsr_load_options& options) {
+  if (options.weights != TSR_WEIGHTS_AS_STORED) {
+    TESSERA_RETURN_IF_ERROR(RefuseRegistered(config, "tsr_load_options: weights",
+                                             "hold their weights as they are stored"));
+  }
+  if (options.num_adapters == 0) return OkStatus();
+  return RefuseRegistered(config, "tsr_load_options: adapters", "carry no adapters");
 }
 
 void Describe(tsr_model* handle) {
@@ -92,6 +103,9 @@ Status Load(const char* path, const Mount& mount, const tsr_load_options* given,
   models::OpenOptions open = {.load = LoadOptionsOf(options, dtype),
                               .tokenizer = models::OpenOptions::Want::kIfThere};
   if (options.tokenizer != nullptr) open.tokenizer_folder = options.tokenizer;
+  open.before_weights = [&](const models::OpenedModel& opened) {
+    return CheckLoad(opened.config, options);
+  };
   auto handle = std::make_unique<tsr_model>();
   models::OpenedModel& opened = *handle;
   if (mount != nullptr) {

@@ -72,6 +72,8 @@ enum {
 int tsr_status_code(const tsr_status* status);
 const char* tsr_status_message(const tsr_status* status);
 void tsr_status_release(tsr_status* status);
+/* A status of one's own, for callbacks that return one; NULL of TSR_OK. */
+tsr_status* tsr_status_create(int code, const char* message);
 
 /* "0.8.0": what this library is, where TSR_VERSION is what the header is of. */
 #define TSR_VERSION "0.8.0"
@@ -553,6 +555,119 @@ tsr_status* tsr_chat_prompt(const tsr_model* model, const char* messages, size_t
 tsr_status* tsr_chat_message(const tsr_model* model, const char* messages, size_t length,
                              const int64_t* ids, size_t n, char* json, size_t capacity,
                              size_t* json_length);
+
+/* ---- Families of one's own ------------------------------------------------------------------ */
+
+/* A family of models that a host adds, or a shared object that the host has opened. It declares the
+ * parameters of a config.json, and computes logits:
+ *
+ *   tsr_family family = {sizeof(family)};
+ *   family.model_type = "my_lm";
+ *   family.architecture = "MyForCausalLM";
+ *   family.build = build;
+ *   family.forward = forward;
+ *   status = tsr_register_family(&family);
+ *   if (status == NULL) status = tsr_model_load("folder", NULL, &model);
+ *
+ * The folder is like any other: config.json with that "model_type", weights, tokenizer files.
+ * Whatever reads or writes text serves its models: tsr_forward (`input_ids`, `position_ids`),
+ * tsr_generate and its kin, tsr_chat, tsr_logprobs, tsr_step, and contexts that keep texts.
+ *
+ * A family computes with float32 arrays, in C of its own: tables, norms, activations and rotary
+ * positions are short loops. The library has calls for what loops do slowly: products with weights
+ * (tsr_pass_linear) and attention (tsr_pass_attention), which also keeps keys and values. These lie
+ * where those of the library's own families do, so that kept texts, forks and saved contexts need
+ * no code of a family.
+ *
+ * A line that names the family refuses what its models do not do: a dtype but float32, `weights`
+ * but TSR_WEIGHTS_AS_STORED, adapters, all_hidden_states, vectors and scores of texts, training.
+ *
+ * Callbacks run on the thread of the call that needs them, and several at the same time. What is
+ * lent to a callback is the library's, and gone when the callback returns. Its functions run one
+ * call at a time. A status that a callback returns is the library's from then on: the call fails
+ * with its code, and with its message behind the family's name. */
+
+/* What a model is made of. `build` sets the members below `config`. */
+typedef struct tsr_blueprint {
+  size_t size;
+  const char* config;    /* config.json as one line */
+  int64_t vocab_size;    /* at least 1 */
+  int64_t max_positions; /* 0: no limit */
+  /* Layers of tsr_pass_attention, each of which every pass calls once. 0: nothing is kept, and the
+   * whole text is computed again for every token. */
+  int64_t attention_layers;
+} tsr_blueprint;
+
+/* The value of a key of config.json; where the key is absent or null, `*value` stays as it is.
+ * TSR_INVALID_ARGUMENT for a value of another kind. */
+tsr_status* tsr_blueprint_integer(const tsr_blueprint* blueprint, const char* key, int64_t* value);
+tsr_status* tsr_blueprint_number(const tsr_blueprint* blueprint, const char* key, double* value);
+/* 0 or 1. */
+tsr_status* tsr_blueprint_flag(const tsr_blueprint* blueprint, const char* key, int* value);
+/* The text is lent, as the blueprint is. */
+tsr_status* tsr_blueprint_text(const tsr_blueprint* blueprint, const char* key, const char** value);
+/* Declares a parameter by its name in the weight files, which must have it, in any floating dtype.
+ * `*parameter`, unless it is NULL, is its number: 0, 1, ... in the order of the calls. */
+tsr_status* tsr_blueprint_parameter(const tsr_blueprint* blueprint, const char* name,
+                                    const int64_t* shape, size_t rank, int64_t* parameter);
+
+/* What is computed at a time: `rows` texts of `tokens` tokens each. A row is filled up behind its
+ * last token; what is computed there does not count. Of a text whose beginning is kept, only the
+ * tokens behind that are in the pass. */
+typedef struct tsr_pass {
+  size_t size;
+  int64_t rows, tokens;
+  const int64_t* ids;             /* [rows, tokens], each within the vocabulary */
+  const int64_t* positions;       /* [rows, tokens]: places in the texts, from 0 */
+  const float* const* parameters; /* by their numbers */
+  /* The tokens whose logits are wanted: `wanted[i]` is row * tokens + token. `forward` writes all
+   * of `logits`, [num_wanted, vocab_size]. */
+  const int64_t* wanted;
+  int64_t num_wanted;
+  float* logits;
+} tsr_pass;
+
+/* `count` floats, which count in the context's memory_limit; they have no values yet. */
+tsr_status* tsr_pass_memory(const tsr_pass* pass, size_t count, float** out);
+/* y = x W^T + b, x [rows, in] and y [rows, out], with the bits of the library's linear layers.
+ * `weight` is the number of a parameter [out, in], `bias` of one [out], or -1: none. y may be x. */
+tsr_status* tsr_pass_linear(const tsr_pass* pass, int64_t weight, int64_t bias, const float* x,
+                            int64_t rows, float* y);
+
+/* Softmax attention of each token to itself and to those before it in its text. */
+typedef struct tsr_attention {
+  size_t size;
+  int64_t heads;
+  int64_t key_value_heads; /* divides `heads`, which share them in order; 0: `heads` */
+  int64_t head_dim;
+  const float* q; /* [rows, tokens, heads, head_dim] */
+  const float* k; /* [rows, tokens, key_value_heads, head_dim] */
+  const float* v; /* likewise */
+  float* out;     /* as q, which it may be */
+  double scale;   /* of q k^T; 0: 1 / sqrt(head_dim) */
+  int64_t window; /* so many tokens are seen, the token itself among them; 0: all */
+} tsr_attention;
+/* As layer `layer` of blueprint.attention_layers: its keys and values are kept. */
+tsr_status* tsr_pass_attention(const tsr_pass* pass, int64_t layer, const tsr_attention* attention);
+
+typedef struct tsr_family {
+  size_t size;
+  const char* model_type;   /* "model_type" of config.json */
+  const char* architecture; /* and, where config.json names one, the first of "architectures" */
+  /* Describes the model of a config.json. `*model` is what `forward` and `release` are given. The
+   * library builds a folder's model more than once while it loads it. */
+  tsr_status* (*build)(void* user, tsr_blueprint* blueprint, void** model);
+  /* Computes the logits of a pass, and changes nothing in `model`. */
+  tsr_status* (*forward)(void* user, void* model, const tsr_pass* pass);
+  /* Frees what a `build` that succeeded has made; NULL: nothing is to be freed. */
+  void (*release)(void* user, void* model);
+  void* user;
+} tsr_family;
+
+/* Adds a family for the rest of the process: its functions stay where they are. At any time, from
+ * any thread. The struct and its texts are copied. TSR_ALREADY_EXISTS for a model_type that there
+ * is. */
+tsr_status* tsr_register_family(const tsr_family* family);
 
 #ifdef __cplusplus
 }

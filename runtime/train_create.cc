@@ -14,6 +14,7 @@
 #include "models/open/model_folder.h"
 #include "optim/optimizer_kind.h"
 #include "runtime/border.h"
+#include "runtime/family.h"
 #include "runtime/handles.h"
 #include "runtime/process.h"
 #include "runtime/tensors.h"
@@ -111,6 +112,7 @@ Status LoadInto(tsr_trainer* trainer, const std::string& model, const tsr_train_
   TESSERA_ASSIGN_OR_RETURN(const std::string folder,
                            models::ModelFolderAt(model, &trainer->mounted));
   TESSERA_ASSIGN_OR_RETURN(models::DescribedModel described, models::DescribeModel(folder));
+  TESSERA_RETURN_IF_ERROR(RefuseRegistered(described.config, "tsr_train_create", "do not train"));
   TESSERA_RETURN_IF_ERROR(
       described.FindTokenizer({.want = models::TokenizerChoice::Want::kIfThere,
                                .spec = options.tokenizer == nullptr ? "" : options.tokenizer}));

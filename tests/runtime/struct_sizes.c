@@ -36,5 +36,9 @@ int main(void) {
   LINE(tsr_token, end); /* 0.7.0 */
   LINE(tsr_token, sequence);
   LINE(tsr_token, num_top);
+  LINE(tsr_blueprint, attention_layers);
+  LINE(tsr_pass, logits);
+  LINE(tsr_attention, window);
+  LINE(tsr_family, user);
   return 0;
 }

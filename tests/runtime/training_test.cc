@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cmath>
 #include <filesystem>
+#include <fstream>
 #include <limits>
 #include <memory>
 #include <optional>
@@ -378,6 +379,27 @@ TEST(TrainingTest, OptionsThatCannotBeAreNamed) {
   EXPECT_EQ(CodeOf(tsr_train_create("/nowhere", nullptr, &trainer)), TSR_NOT_FOUND);
   EXPECT_EQ(CodeOf(tsr_train_create(nullptr, nullptr, &trainer)), TSR_INVALID_ARGUMENT);
   EXPECT_EQ(CodeOf(tsr_train_create(folder.c_str(), nullptr, nullptr)), TSR_INVALID_ARGUMENT);
+}
+
+TEST(TrainingTest, AFamilyOfTheHostsDoesNotTrain) {
+  const tsr_family family = {
+      .size = sizeof(family),
+      .model_type = "hosts",
+      .architecture = "Hosts",
+      .build = [](void*, tsr_blueprint*, void**) { return tsr_status_create(TSR_OK, ""); },
+      .forward = [](void*, void*, const tsr_pass*) { return tsr_status_create(TSR_OK, ""); },
+      .release = nullptr,
+      .user = nullptr};
+  ASSERT_EQ(CodeOf(tsr_register_family(&family)), TSR_OK);
+  const std::string folder = testing::TempDir() + "/hosts_family";
+  std::filesystem::create_directories(folder);
+  std::ofstream(folder + "/config.json") << R"({"model_type": "hosts"})";
+  tsr_trainer* trainer = nullptr;
+  std::string message;
+  EXPECT_EQ(CodeOf(tsr_train_create(folder.c_str(), nullptr, &trainer), &message),
+            TSR_INVALID_ARGUMENT);
+  EXPECT_EQ(message, "tsr_train_create: models of family 'hosts' do not train");
+  EXPECT_EQ(trainer, nullptr);
 }
 
 TEST(TrainingTest, CallsThatCannotBeChangeNothing) {
