@@ -216,7 +216,7 @@ ResumeState Trainer::StateNow() const {
           .loss_counts = sums.counts,
           .state = ResumeState::StateToJson(state_),
           .total_steps = state_.total_steps,
-          .epoch = report_ == nullptr ? JsonMember() : report_->epoch().ToJson(),
+          .epoch = report_ == nullptr ? JsonMember() : JsonMember(report_->epoch().ToJson()),
           .callbacks = CallbackStates(),
           .data_samples = data_.train->size(),
           .global_batch = sampler_.GlobalBatch(mesh_.data_ranks()),

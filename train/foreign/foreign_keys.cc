@@ -85,7 +85,7 @@ ForeignKey NoEffect(std::string name, std::string reason) {
   return {.name = std::move(name), .fate = KeyFate::kNoEffect, .reason = std::move(reason)};
 }
 
-ForeignKey Refused(std::string name, std::string reason, std::vector<Json> neutral) {
+ForeignKey Refused(std::string name, std::string reason, std::vector<JsonMember> neutral) {
   return {.name = std::move(name),
           .fate = KeyFate::kRefused,
           .reason = std::move(reason),
