@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "corpus/dedup/shingles.h"
 
-#include <emmintrin.h>
-
 #include <algorithm>
 #include <bit>
 #include <cstring>
@@ -11,6 +9,7 @@
 #include "base/unicode_classes.h"
 #include "base/utf8.h"
 #include "corpus/engine/hash.h"
+#include "corpus/sixteen_bytes.h"
 #include "data/tokenizer/bert_normalizer.h"
 
 namespace tessera::corpus {
@@ -23,12 +22,6 @@ constexpr uint64_t kBase = 0x2545F4914F6CDD1Du;
 constexpr uint64_t Power(int n) { return n == 0 ? 1 : kBase * Power(n - 1); }
 
 bool IsAsciiWord(uint8_t c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || c == '_'; }
-
-// Of ranges of bytes below 128: all ones where low <= c < low + size.
-__m128i InRange(__m128i c, char low, int size) {
-  const __m128i moved = _mm_add_epi8(c, _mm_set1_epi8(static_cast<char>(-128 - low)));
-  return _mm_cmplt_epi8(moved, _mm_set1_epi8(static_cast<char>(-128 + size)));
-}
 
 // Eight bytes may be read from anywhere in the word's text.
 uint64_t HashWord(const char* word, size_t size) {
@@ -94,15 +87,13 @@ void ShingleReader::LowerCase(std::string_view text) {
   while (i < text.size()) {
     const size_t end = std::min(i + 16, text.size());
     if (end - i == 16) {
-      const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(text.data() + i));
-      if (_mm_movemask_epi8(bytes) == 0) {
-        const __m128i upper = InRange(bytes, 'A', 26);
-        const __m128i lower = _mm_add_epi8(bytes, _mm_and_si128(upper, _mm_set1_epi8(32)));
-        const __m128i letter = InRange(lower, 'a', 26), digit = InRange(lower, '0', 10);
-        const __m128i line = _mm_cmpeq_epi8(lower, _mm_set1_epi8('_'));
-        const __m128i word = _mm_or_si128(line, _mm_or_si128(letter, digit));
-        _mm_storeu_si128(reinterpret_cast<__m128i*>(lower_.data() + size_), lower);
-        AppendBits(static_cast<uint64_t>(_mm_movemask_epi8(word)), 16);
+      const SixteenBytes bytes = LoadSixteen(text.data() + i);
+      if (BitsOf(bytes >= uint8_t{0x80}) == 0) {
+        const auto upper = reinterpret_cast<SixteenBytes>(Between(bytes, 'A', 'Z'));
+        const SixteenBytes lower = bytes + (upper & uint8_t{32});
+        const ByteMask letter = Between(lower, 'a', 'z'), digit = Between(lower, '0', '9');
+        StoreSixteen(lower_.data() + size_, lower);
+        AppendBits(BitsOf(letter | digit | (lower == uint8_t{'_'})), 16);
         size_ += 16;
         i = end;
         continue;

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "corpus/io/json_line.h"
 
-#include <emmintrin.h>
-
 #include <bit>
 #include <cstdint>
 #include <cstring>
 
 #include "base/json_text.h"
 #include "base/utf8.h"
+#include "corpus/sixteen_bytes.h"
 #include "nlohmann/json.hpp"
 
 namespace tessera::corpus {
@@ -16,15 +15,11 @@ namespace {
 
 // The first of `"`, `\` and the control characters from `at` on, or `end`.
 const char* NextSpecial(const char* at, const char* end) {
-  const __m128i quote = _mm_set1_epi8('"'), backslash = _mm_set1_epi8('\\');
-  const __m128i last_control = _mm_set1_epi8(0x1F);
   for (; end - at >= 16; at += 16) {
-    const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(at));
-    const __m128i control = _mm_cmpeq_epi8(_mm_min_epu8(bytes, last_control), bytes);
-    const __m128i found = _mm_or_si128(
-        control, _mm_or_si128(_mm_cmpeq_epi8(bytes, quote), _mm_cmpeq_epi8(bytes, backslash)));
-    const auto mask = static_cast<uint32_t>(_mm_movemask_epi8(found));
-    if (mask != 0) return at + std::countr_zero(mask);
+    const SixteenBytes bytes = LoadSixteen(at);
+    const ByteMask control = bytes < uint8_t{0x20};
+    const uint32_t found = BitsOf(control | (bytes == uint8_t{'"'}) | (bytes == uint8_t{'\\'}));
+    if (found != 0) return at + std::countr_zero(found);
   }
   for (; at < end; ++at) {
     if (*at == '"' || *at == '\\' || static_cast<uint8_t>(*at) < 0x20) return at;

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "corpus/repair/repair.h"
 
-#include <emmintrin.h>
-
 #include <algorithm>
 #include <cstdint>
 #include <iterator>
 
 #include "base/utf8.h"
 #include "corpus/repair/windows_1252.h"
+#include "corpus/sixteen_bytes.h"
 
 namespace tessera::corpus {
 namespace {
@@ -28,17 +27,11 @@ char32_t Meant(char32_t c) { return c >= 0x80 && c < 0xA0 ? kWindows1252[c - 0x8
 // Whether every byte is a printable one of ASCII but "&", a line feed or a tab.
 bool IsPlain(std::string_view text) {
   size_t i = 0;
-  const __m128i blank = _mm_set1_epi8(' '), erase = _mm_set1_epi8(0x7F), and_ = _mm_set1_epi8('&');
-  const __m128i feed = _mm_set1_epi8('\n'), tab = _mm_set1_epi8('\t');
   for (; text.size() - i >= 16; i += 16) {
-    const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(text.data() + i));
-    // As signed numbers those from 0x80 on are below the blank, too.
-    __m128i odd = _mm_cmplt_epi8(bytes, blank);
-    odd = _mm_andnot_si128(_mm_or_si128(_mm_cmpeq_epi8(bytes, feed), _mm_cmpeq_epi8(bytes, tab)),
-                           odd);
-    odd =
-        _mm_or_si128(odd, _mm_or_si128(_mm_cmpeq_epi8(bytes, erase), _mm_cmpeq_epi8(bytes, and_)));
-    if (_mm_movemask_epi8(odd) != 0) return false;
+    const SixteenBytes bytes = LoadSixteen(text.data() + i);
+    const ByteMask printable = Between(bytes, ' ', '~') & (bytes != uint8_t{'&'});
+    const ByteMask blank = (bytes == uint8_t{'\n'}) | (bytes == uint8_t{'\t'});
+    if (BitsOf(printable | blank) != 0xFFFF) return false;
   }
   return std::all_of(text.begin() + static_cast<std::ptrdiff_t>(i), text.end(), [](char c) {
     return c == '\n' || c == '\t' || (c >= ' ' && c < 0x7F && c != '&');
