@@ -23,6 +23,8 @@
 #include <tessera/train/loop/initialize.h>
 #include <tessera/train/ranks/run_on_ranks.h>
 
+#include "nlohmann/json.hpp"
+
 using namespace tessera;
 using namespace tessera::train;
 
