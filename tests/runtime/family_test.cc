@@ -20,6 +20,7 @@
 #include "data/tokenizer/byte_tokenizer.h"
 #include "gtest/gtest.h"
 #include "models/hub/save_model.h"
+#include "nlohmann/json.hpp"
 #include "runtime/tessera.h"
 #include "tests/process/shell.h"
 #include "tests/runtime/model_folders.h"
