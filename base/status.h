@@ -16,10 +16,8 @@
 #define TESSERA_BASE_STATUS_H_
 
 #include <concepts>
-#include <locale>
 #include <memory>
 #include <optional>
-#include <sstream>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -153,16 +151,17 @@ class [[nodiscard]] StatusOr {
 };
 
 namespace internal {
+// Appends what `print` writes of `part` into a stream.
+void AppendStreamed(TextBuilder& text, void (*print)(std::ostream& out, const void* part),
+                    const void* part);
 template <typename Part>
 void AppendPart(TextBuilder& text, const Part& part) {
   if constexpr (requires { text << part; }) {
     text << part;
   } else {
-    std::ostringstream out;
-    out.imbue(std::locale::classic());
-    out.exceptions(std::ios::badbit);  // else a text would be cut off where memory ends
-    out << part;
-    text << out.str();
+    AppendStreamed(
+        text, [](std::ostream& out, const void* it) { out << *static_cast<const Part*>(it); },
+        &part);
   }
 }
 }  // namespace internal

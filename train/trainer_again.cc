@@ -9,7 +9,7 @@
 #include "train/ranks/agreement.h"
 #include "train/trace/digest.h"
 #include "train/trace/tensor_capture.h"
-#include "train/trainer.h"
+#include "train/trainer_run.h"
 
 namespace tessera::train {
 namespace {
@@ -46,13 +46,13 @@ std::vector<TensorPart> PartsOfGradients(const StepGradients& gradients, uint64_
 
 }  // namespace
 
-Trainer::NextBatch Trainer::NextBatches() const {
+Trainer::Run::NextBatch Trainer::Run::NextBatches() const {
   return [this, number = state_.step * config_.accumulation_steps()]() mutable {
     return TrainBatch(number++);
   };
 }
 
-Status Trainer::TakeAgainFrom(const dist::Checkpoint& checkpoint) {
+Status Trainer::Run::TakeAgainFrom(const dist::Checkpoint& checkpoint) {
   TESSERA_RETURN_IF_ERROR(LoadFrom(checkpoint));
   StatusOr<ResumeState> saved = ResumeState::Of(checkpoint);
   TESSERA_RETURN_IF_ERROR(Agree(mesh_, saved.status()));
@@ -63,7 +63,7 @@ Status Trainer::TakeAgainFrom(const dist::Checkpoint& checkpoint) {
 }
 
 // From the newest checkpoint that is whole and not after `step`; without one, from the beginning.
-Status Trainer::TakeAgainBefore(int64_t step) {
+Status Trainer::Run::TakeAgainBefore(int64_t step) {
   std::vector<int64_t> steps = dist::ListCheckpoints(config_.out);
   while (true) {
     int64_t newest = -1;
@@ -78,7 +78,7 @@ Status Trainer::TakeAgainBefore(int64_t step) {
   }
 }
 
-StatusOr<std::optional<BadStep>> Trainer::Replay(int64_t step, models::Bundle* tensors) {
+StatusOr<std::optional<BadStep>> Trainer::Run::Replay(int64_t step, models::Bundle* tensors) {
   TESSERA_RETURN_IF_ERROR(PrepareSteps());
   TESSERA_RETURN_IF_ERROR(MakeEngine());
   const std::string path = JoinPath(config_.out, kBadStep);
@@ -97,7 +97,7 @@ StatusOr<std::optional<BadStep>> Trainer::Replay(int64_t step, models::Bundle* t
   return bad;
 }
 
-StatusOr<std::vector<TensorPart>> Trainer::Retake(const TracedTensor& wanted) {
+StatusOr<std::vector<TensorPart>> Trainer::Run::Retake(const TracedTensor& wanted) {
   using Kind = TracedTensor::Kind;
   const bool is_state = wanted.kind == Kind::kState;
   TESSERA_RETURN_IF_ERROR(Agree(mesh_, PrepareSteps()));

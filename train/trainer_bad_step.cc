@@ -11,7 +11,7 @@
 #include "ops/cast/cast.h"
 #include "ops/reduction/sum.h"
 #include "train/ranks/agreement.h"
-#include "train/trainer.h"
+#include "train/trainer_run.h"
 
 namespace tessera::train {
 namespace {
@@ -46,7 +46,7 @@ bool IsFinite(const Tensor& t) {
 
 // The same on all ranks, as what is judged is. What older checkpoints are for is over once a step
 // has shown that the newest one's weights give numbers.
-Status Trainer::CheckStep(const StepBatches& step, const StepResult& done) {
+Status Trainer::Run::CheckStep(const StepBatches& step, const StepResult& done) {
   const bool overflow = !done.updated && config_.scales_loss();  // which loss scaling deals with
   if (state_.loss_scale) TESSERA_RETURN_IF_ERROR(CheckLossScale(step, overflow));
   std::optional<BadStep> bad;
@@ -65,7 +65,7 @@ Status Trainer::CheckStep(const StepBatches& step, const StepResult& done) {
 }
 
 // Of a step whose update was left out, so that its passes can be taken again.
-Status Trainer::StepNotFinite(const std::string& what, const StepBatches& step,
+Status Trainer::Run::StepNotFinite(const std::string& what, const StepBatches& step,
                               std::optional<BadStep> bad) {
   const bool again = engine_->scaler() != nullptr;
   if (!bad && again) {
@@ -80,7 +80,7 @@ Status Trainer::StepNotFinite(const std::string& what, const StepBatches& step,
                              "0: the update is made as gradients come)"));
 }
 
-std::optional<BadStep> Trainer::FirstBadStep(const std::optional<BadNumber>& mine) const {
+std::optional<BadStep> Trainer::Run::FirstBadStep(const std::optional<BadNumber>& mine) const {
   std::optional<BadStep> bad = FirstOfRanks(mesh_, mine);
   if (bad && !bad->number.operation.empty()) {
     bad->samples = SamplesOf(bad->number.place.micro_batch);
@@ -90,7 +90,7 @@ std::optional<BadStep> Trainer::FirstBadStep(const std::optional<BadNumber>& min
 
 // Of a micro-batch of all ranks' of the step that was counted last. Whatever goes wrong here, a
 // greater fault is about to be told.
-std::vector<BadSample> Trainer::SamplesOf(int64_t micro_batch) const {
+std::vector<BadSample> Trainer::Run::SamplesOf(int64_t micro_batch) const {
   constexpr int64_t kTokensShown = 64;
   std::vector<BadSample> samples;
   if (parts_.train_batch.run != nullptr) return samples;  // the program knows
@@ -116,7 +116,7 @@ std::vector<BadSample> Trainer::SamplesOf(int64_t micro_batch) const {
   return samples;
 }
 
-void Trainer::WarnOfSamples(const std::vector<BadSample>& samples) const {
+void Trainer::Run::WarnOfSamples(const std::vector<BadSample>& samples) const {
   for (const BadSample& sample : samples) {
     if (sample.text.empty()) continue;
     log_.Warning(Concat("sample ", sample.index, ", number ", sample.position,
@@ -125,7 +125,7 @@ void Trainer::WarnOfSamples(const std::vector<BadSample>& samples) const {
 }
 
 // A loss far above the usual one of the last 20 steps or so.
-Status Trainer::CheckSpike(const StepBatches& step, const StepResult& done) {
+Status Trainer::Run::CheckSpike(const StepBatches& step, const StepResult& done) {
   constexpr int64_t kStepsBefore = 10;  // the loss of a run's first steps falls fast
   constexpr double kWeight = 0.05;      // of a step in the mean
   if (config_.spike_factor == 0 || !finite_ || !state_.has_targets) return OkStatus();
@@ -155,7 +155,7 @@ Status Trainer::CheckSpike(const StepBatches& step, const StepResult& done) {
 }
 
 // The state that the step began with, which Replay takes it from.
-Status Trainer::SaveBadStep() const {
+Status Trainer::Run::SaveBadStep() const {
   ResumeState state = StateNow();
   state.position = sampler_.After(state_.step - 1, mesh_.data_ranks());
   return dist::SaveCheckpoint(JoinPath(config_.out, kBadStep), state_.step - 1, engine_->Tensors(),
@@ -163,7 +163,7 @@ Status Trainer::SaveBadStep() const {
 }
 
 // What a person, or a program, looks at: `<out>/bad_step.json`, and the samples' texts.
-Status Trainer::TellBadStep(const std::string& what, const BadStep& bad) {
+Status Trainer::Run::TellBadStep(const std::string& what, const BadStep& bad) {
   WarnOfSamples(bad.samples);
   if (!loop_->applied()) {  // else the weights are those of after
     const Status saved = Agree(mesh_, SaveBadStep());
@@ -177,7 +177,7 @@ Status Trainer::TellBadStep(const std::string& what, const BadStep& bad) {
 }
 
 // Where the scale falls with each overflow, some overflows are how it finds its height.
-Status Trainer::CheckLossScale(const StepBatches& step, bool overflow) {
+Status Trainer::Run::CheckLossScale(const StepBatches& step, bool overflow) {
   const optim::GradScalerOptions& scaling = engine_->scaler()->options();
   const bool falls =
       scaling.dynamic && scaling.backoff_factor < 1 && *state_.loss_scale > scaling.min_scale;
@@ -192,7 +192,7 @@ Status Trainer::CheckLossScale(const StepBatches& step, bool overflow) {
                        step);
 }
 
-void Trainer::WarnOfStepsInVain() const {
+void Trainer::Run::WarnOfStepsInVain() const {
   const int64_t steps = state_.step - begun_at_;
   if (steps > 0 && skipped_here_ == steps) {
     log_.Warning(Concat("all ", steps,
@@ -206,7 +206,7 @@ void Trainer::WarnOfStepsInVain() const {
 }
 
 // Weights are known to be sound once a step has shown it.
-std::string Trainer::SoundCheckpoint() const {
+std::string Trainer::Run::SoundCheckpoint() const {
   const int64_t newest = checkpoints_.saved_step();
   if (newest < 0) return "there is no checkpoint yet";
   const std::string path = dist::CheckpointPath(config_.out, newest);
@@ -222,7 +222,7 @@ std::string Trainer::SoundCheckpoint() const {
 }
 
 // A failure of all ranks; what was on its way to the disk before gets there.
-Status Trainer::Stop(const std::string& what) {
+Status Trainer::Run::Stop(const std::string& what) {
   TESSERA_RETURN_IF_ERROR(AfterSave(checkpoints_.Finish()));
   return Agree(mesh_,
                Internal(what, "; the run stops (on_non_finite: skip or continue would not); ",
@@ -230,7 +230,7 @@ Status Trainer::Stop(const std::string& what) {
 }
 
 // After the last update no step is left that would show it.
-Status Trainer::CheckWeights() {
+Status Trainer::Run::CheckWeights() {
   if (config_.on_non_finite == "continue") return OkStatus();
   const NoGrad no_grad;
   std::string bad;

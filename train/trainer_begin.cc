@@ -13,7 +13,7 @@
 #include "train/report/pipeline_timeline.h"
 #include "train/run/data_digest.h"
 #include "train/run/data_order.h"
-#include "train/trainer.h"
+#include "train/trainer_run.h"
 
 namespace tessera::train {
 namespace {
@@ -42,7 +42,7 @@ bool IsIn(const std::string& out, const std::string& checkpoint) {
 
 }  // namespace
 
-Status Trainer::Begin(const TrainOptions& options) {
+Status Trainer::Run::Begin(const TrainOptions& options) {
   log_ = OpenRunLog(config_, mesh_, options.output, options.host);
   tokenizer_ = options.tokenizer;
   TESSERA_RETURN_IF_ERROR(Agree(mesh_, Prepare()));
@@ -69,7 +69,7 @@ Status Trainer::Begin(const TrainOptions& options) {
   return OkStatus();
 }
 
-Status Trainer::MakeEngine() {
+Status Trainer::Run::MakeEngine() {
   TESSERA_ASSIGN_OR_RETURN(const EngineOptions engine, EngineOptionsOf(config_, mesh_));
   engine_ = std::make_unique<Engine>(model_, mesh_, engine, parts_.step);
   engine_->Start();
@@ -85,7 +85,7 @@ Status Trainer::MakeEngine() {
 }
 
 // A run that begins afresh replaces nothing without being told to.
-Status Trainer::MakeRoom() const {
+Status Trainer::Run::MakeRoom() const {
   const std::string metrics = JoinPath(config_.out, "metrics.jsonl");
   const std::string model = JoinPath(config_.out, "model");
   const char* found = !checkpoints_.empty() ? "checkpoints"
@@ -110,7 +110,7 @@ Status Trainer::MakeRoom() const {
 }
 
 // What needs the number of samples, where it is not known.
-Status Trainer::CheckEpochs() const {
+Status Trainer::Run::CheckEpochs() const {
   const bool evaluates = data_.validation != nullptr && config_.eval_strategy != "no";
   if (evaluates && config_.eval_batches == 0 && data_.validation->size() == data::kUnknownSize) {
     return InvalidArgument(
@@ -134,7 +134,7 @@ Status Trainer::CheckEpochs() const {
 // The order of the data from `begin` on, and how many steps the run takes. A step takes no sample
 // twice: an epoch of fewer samples than the global batch is one step. A run by epochs ends with the
 // last sample of them, and its last step may be short.
-Status Trainer::PlanSteps(const data::DataPosition& begin, int64_t length_group) {
+Status Trainer::Run::PlanSteps(const data::DataPosition& begin, int64_t length_group) {
   const int64_t ranks = mesh_.data_ranks();
   data::SamplerOptions order = DataOrder(config_, data_.train.get(), mesh_, begin, length_group);
   sampler_ = data::Sampler(order);
@@ -155,7 +155,7 @@ Status Trainer::PlanSteps(const data::DataPosition& begin, int64_t length_group)
 }
 
 // What needs no other rank.
-Status Trainer::Prepare() {
+Status Trainer::Run::Prepare() {
   TESSERA_RETURN_IF_ERROR(config_.Validate());
   TESSERA_RETURN_IF_ERROR(MakeDirectories(config_.out));
   if (mesh_.world()->rank() == 0) {
@@ -166,7 +166,7 @@ Status Trainer::Prepare() {
   return MakeCallbacks();
 }
 
-Status Trainer::PrepareSteps() {
+Status Trainer::Run::PrepareSteps() {
   if (mesh_.cp()->size() > 1 && ReadsWholeRows(parts_.step)) {
     return InvalidArgument("cp ", mesh_.cp()->size(), ": the loss of task '", config_.task,
                            "' reads whole rows, which are shared out over ranks");
@@ -179,7 +179,7 @@ Status Trainer::PrepareSteps() {
   return PlanSteps({}, /*length_group=*/0);
 }
 
-Status Trainer::OpenReport(const ResumeState& resumed) {
+Status Trainer::Run::OpenReport(const ResumeState& resumed) {
   TESSERA_ASSIGN_OR_RETURN(
       report_, RunReport::Open({.prints = mesh_.prints(),
                                 .folder = config_.out,
@@ -208,7 +208,7 @@ Status Trainer::OpenReport(const ResumeState& resumed) {
 }
 
 // What a checkpoint of now keeps.
-ResumeState Trainer::StateNow() const {
+ResumeState Trainer::Run::StateNow() const {
   const StepSums sums = report_ == nullptr ? StepSums() : report_->sums();
   return {.finite = finite_,
           .loss_sum = sums.loss,
@@ -229,7 +229,7 @@ ResumeState Trainer::StateNow() const {
 }
 
 // The newest checkpoint of a run that started before is the hosts' or the disk's.
-StatusOr<std::optional<dist::Checkpoint>> Trainer::CheckpointToResume(const TrainOptions& options) {
+StatusOr<std::optional<dist::Checkpoint>> Trainer::Run::CheckpointToResume(const TrainOptions& options) {
   std::optional<dist::Checkpoint> checkpoint;
   const bool restarted = options.elastic && options.elastic->restarted;
   if (restarted && memory_) {
@@ -253,12 +253,12 @@ StatusOr<std::optional<dist::Checkpoint>> Trainer::CheckpointToResume(const Trai
   return checkpoint;
 }
 
-int64_t Trainer::NewestOnDisk() const {
+int64_t Trainer::Run::NewestOnDisk() const {
   const std::vector<int64_t> steps = dist::ListCheckpoints(config_.out);
   return GreatestOf(steps.empty() ? -1 : steps.back(), mesh_);
 }
 
-StatusOr<ResumeState> Trainer::Resume(const TrainOptions& options) {
+StatusOr<ResumeState> Trainer::Run::Resume(const TrainOptions& options) {
   TESSERA_ASSIGN_OR_RETURN(const std::optional<dist::Checkpoint> checkpoint,
                            CheckpointToResume(options));
   if (!checkpoint) {
@@ -295,7 +295,7 @@ StatusOr<ResumeState> Trainer::Resume(const TrainOptions& options) {
 }
 
 // Weights, optimizer, loss scale, and what forward passes keep.
-Status Trainer::LoadFrom(const dist::Checkpoint& checkpoint) {
+Status Trainer::Run::LoadFrom(const dist::Checkpoint& checkpoint) {
   TESSERA_RETURN_IF_ERROR(Agree(mesh_, engine_->ExpectMems(checkpoint)));
   TESSERA_RETURN_IF_ERROR(Agree(mesh_, checkpoint.Load(engine_->Tensors(), *mesh_.world())));
   engine_->Loaded();

@@ -7,11 +7,11 @@
 #include "nlohmann/json.hpp"
 #include "train/callbacks/early_stopping.h"
 #include "train/ranks/agreement.h"
-#include "train/trainer.h"
+#include "train/trainer_run.h"
 
 namespace tessera::train {
 
-Status Trainer::MakeCallbacks() {
+Status Trainer::Run::MakeCallbacks() {
   own_callbacks_.clear();
   judged_.reset();
   best_ = nullptr;
@@ -53,14 +53,14 @@ Status Trainer::MakeCallbacks() {
   return OkStatus();
 }
 
-Status Trainer::CheckJudgedMetric(const nlohmann::ordered_json& metrics) const {
+Status Trainer::Run::CheckJudgedMetric(const nlohmann::ordered_json& metrics) const {
   if (!judged_) return OkStatus();
   std::vector<std::string> names;
   for (const auto& [name, value] : metrics.items()) names.push_back(name);
   return judged_->CheckAmong(std::move(names));
 }
 
-nlohmann::json Trainer::CallbackStates() const {
+nlohmann::json Trainer::Run::CallbackStates() const {
   nlohmann::json states = nlohmann::json::object();
   for (const TrainerCallback* callback : called_) {
     if (!callback->name().empty()) states[callback->name()] = callback->State();
@@ -68,7 +68,7 @@ nlohmann::json Trainer::CallbackStates() const {
   return states;
 }
 
-Status Trainer::RestoreCallbacks(const ResumeState& saved) {
+Status Trainer::Run::RestoreCallbacks(const ResumeState& saved) {
   nlohmann::json left = *saved.callbacks;
   for (TrainerCallback* callback : called_) {
     const std::string name = callback->name();
@@ -92,7 +92,7 @@ Status Trainer::RestoreCallbacks(const ResumeState& saved) {
 }
 
 // One that was removed, or belongs to another run's folder, cannot be given back.
-Status Trainer::FindBest() {
+Status Trainer::Run::FindBest() {
   if (best_ == nullptr || !best_->found()) return OkStatus();
   const std::string path = dist::CheckpointPath(config_.out, best_->found()->step);
   if (GreatestOf(PathExists(path) ? 1 : 0, mesh_) != 0) return OkStatus();
@@ -103,7 +103,7 @@ Status Trainer::FindBest() {
 }
 
 // The program's callbacks need not decide alike on all ranks; the configuration's do.
-TrainControl Trainer::Asked() {
+TrainControl Trainer::Run::Asked() {
   TrainControl asked = control_;
   control_.log = control_.evaluate = control_.save = false;
   if (!ranks_ask_) return asked;
@@ -115,7 +115,7 @@ TrainControl Trainer::Asked() {
   return asked;
 }
 
-StatusOr<std::string> Trainer::RestoreBest() {
+StatusOr<std::string> Trainer::Run::RestoreBest() {
   if (best_ == nullptr) return std::string();
   if (!best_->found()) {
     log_.Warning(Concat("there is no best model (by ", best_->metric().row_name(),

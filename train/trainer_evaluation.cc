@@ -10,7 +10,7 @@
 #include "nlohmann/json.hpp"
 #include "train/preferences/reference_pass.h"
 #include "train/ranks/agreement.h"
-#include "train/trainer.h"
+#include "train/trainer_run.h"
 
 namespace tessera::train {
 namespace {
@@ -22,7 +22,7 @@ Status CheckEnds(const data::Dataset& dataset) {
 
 }  // namespace
 
-Evaluator Trainer::MakeEvaluator() {
+Evaluator Trainer::Run::MakeEvaluator() {
   ReleaseStepMemory();  // it is wanted
   EvaluatorOptions options = {.objective = data_.objective,
                               .label_smoothing = config_.label_smoothing,
@@ -47,14 +47,14 @@ Evaluator Trainer::MakeEvaluator() {
 }
 
 // Whether who waits for the process asks it to stop; nullptr where it does not train.
-std::function<bool()> Trainer::Stops() const {
+std::function<bool()> Trainer::Run::Stops() const {
   if (signals_ == nullptr) return nullptr;
   return [this] { return Interruption() != 0; };
 }
 
 // Work that stops between batches, and of one process within them too, where the run is to stop;
 // that is no failure.
-Status Trainer::Interruptible(const std::function<Status()>& work) {
+Status Trainer::Run::Interruptible(const std::function<Status()>& work) {
   const bool alone = signals_ != nullptr && mesh_.world()->size() == 1;
   Status done;
   try {
@@ -71,7 +71,7 @@ Status Trainer::Interruptible(const std::function<Status()>& work) {
 }
 
 // What a reference model says of the data, once for all.
-Status Trainer::JudgeByReference() {
+Status Trainer::Run::JudgeByReference() {
   if (judged_by_reference_ || data_.preferences.empty()) return OkStatus();
   TESSERA_RETURN_IF_ERROR(
       Interruptible([&] { return JudgePreferences(config_, data_, model_, mesh_, Stops()); }));
@@ -79,41 +79,41 @@ Status Trainer::JudgeByReference() {
   return OkStatus();
 }
 
-StatusOr<EvaluationResult> Trainer::Evaluate(const BatchSource& batches) {
+StatusOr<EvaluationResult> Trainer::Run::Evaluate(const BatchSource& batches) {
   TESSERA_RETURN_IF_ERROR(JudgeByReference());
   if (parts_.evaluate.run == nullptr) return MakeEvaluator().Run(batches);
   ReleaseStepMemory();
   return parts_.evaluate.run(batches);
 }
 
-StatusOr<EvaluationResult> Trainer::Evaluate(const data::Dataset& dataset, int64_t max_batches) {
+StatusOr<EvaluationResult> Trainer::Run::Evaluate(const data::Dataset& dataset, int64_t max_batches) {
   if (max_batches == 0) TESSERA_RETURN_IF_ERROR(CheckEnds(dataset));
   return Evaluate(BatchesOf(dataset, config_.batch_size, max_batches));
 }
 
-StatusOr<PredictionResult> Trainer::Predict(const BatchSource& batches) {
+StatusOr<PredictionResult> Trainer::Run::Predict(const BatchSource& batches) {
   if (parts_.predict.run == nullptr) return MakeEvaluator().Predict(batches);
   ReleaseStepMemory();
   return parts_.predict.run(batches);
 }
 
-StatusOr<PredictionResult> Trainer::Predict(const data::Dataset& dataset) {
+StatusOr<PredictionResult> Trainer::Run::Predict(const data::Dataset& dataset) {
   TESSERA_RETURN_IF_ERROR(CheckEnds(dataset));
   return Predict(BatchesOf(dataset, config_.batch_size));
 }
 
-StatusOr<PredictionResult> Trainer::Predict() {
+StatusOr<PredictionResult> Trainer::Run::Predict() {
   if (parts_.test_batches.run == nullptr) {
     return InvalidArgument("there are no test batches (TrainerParts::test_batches)");
   }
   return Predict(parts_.test_batches.run());
 }
 
-bool Trainer::validates() const {
+bool Trainer::Run::validates() const {
   return data_.validation != nullptr || parts_.validation_batches.run != nullptr;
 }
 
-Status Trainer::EvaluateAndLog() {
+Status Trainer::Run::EvaluateAndLog() {
   if (!validates()) {
     return Agree(mesh_, InvalidArgument("a callback asks for an evaluation, and there is no "
                                         "validation data (val_data, val_fraction)"));

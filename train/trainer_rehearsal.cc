@@ -7,7 +7,7 @@
 #include "autograd/autocast.h"
 #include "base/error.h"
 #include "base/file.h"
-#include "train/trainer.h"
+#include "train/trainer_run.h"
 
 namespace tessera::train {
 namespace {
@@ -51,7 +51,7 @@ bool HoldsData(const models::Model& model) {
 
 }  // namespace
 
-StatusOr<data::Batch> Trainer::LargestBatch(const data::BatchPlace& place) const {
+StatusOr<data::Batch> Trainer::Run::LargestBatch(const data::BatchPlace& place) const {
   const std::optional<int64_t> longest = LongestSample(*data_.train);
   std::vector<data::Sample> rows = sampler_.Rows(place);
   // Where all steps were looked at, the largest of them is the largest.
@@ -64,7 +64,7 @@ StatusOr<data::Batch> Trainer::LargestBatch(const data::BatchPlace& place) const
 }
 
 // Of this rank.
-StatusOr<int64_t> Trainer::LargestStep() const {
+StatusOr<int64_t> Trainer::Run::LargestStep() const {
   const int64_t micro_batches = config_.accumulation_steps();
   const int64_t steps = std::min(state_.total_steps, kStepsLookedAt);
   std::pair<int64_t, int64_t> greatest = {-1, -1};
@@ -86,7 +86,7 @@ StatusOr<int64_t> Trainer::LargestStep() const {
 }
 
 // What the loader holds meanwhile, as far as there are batches left.
-std::vector<models::Bundle> Trainer::BatchesAhead(const data::Batch& batch) const {
+std::vector<models::Bundle> Trainer::Run::BatchesAhead(const data::Batch& batch) const {
   std::vector<models::Bundle> ahead;
   const int64_t left = (state_.total_steps - state_.step - 1) * config_.accumulation_steps();
   for (int64_t i = 0; i < std::min(left, kBatchesAhead); ++i) {
@@ -96,7 +96,7 @@ std::vector<models::Bundle> Trainer::BatchesAhead(const data::Batch& batch) cons
 }
 
 // A step of the sizes of step `like`; `then` is called while its batches are there.
-Status Trainer::RehearseStep(int64_t like, const std::function<void(RunPhase phase)>& ended,
+Status Trainer::Run::RehearseStep(int64_t like, const std::function<void(RunPhase phase)>& ended,
                              const std::function<Status()>& then) {
   int64_t m = 0;
   StepBatches step = FetchStep([&] {
@@ -126,7 +126,7 @@ Status Trainer::RehearseStep(int64_t like, const std::function<void(RunPhase pha
   return then();
 }
 
-Status Trainer::RehearseEvaluation() {
+Status Trainer::Run::RehearseEvaluation() {
   const AutocastScope autocast(config_.product_dtype());
   const data::Dataset& dataset = *data_.validation;
   const std::optional<int64_t> longest = LongestSample(dataset);
@@ -139,12 +139,12 @@ Status Trainer::RehearseEvaluation() {
   return MakeEvaluator().Run(source).status();
 }
 
-Status Trainer::RehearseSave() {
+Status Trainer::Run::RehearseSave() {
   TESSERA_RETURN_IF_ERROR(CheckWeights());
   return SaveModel(JoinPath(config_.out, "model"), /*tokenizer=*/nullptr);
 }
 
-Status Trainer::Rehearse(const std::function<void(RunPhase phase)>& ended) {
+Status Trainer::Run::Rehearse(const std::function<void(RunPhase phase)>& ended) {
   TESSERA_CHECK(model_.build().device.is_meta(), "rehearse", "the model is on ",
                 model_.build().device, ", not on meta");
   TESSERA_RETURN_IF_ERROR(PrepareSteps());

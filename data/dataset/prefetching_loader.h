@@ -14,14 +14,11 @@
 #ifndef TESSERA_DATA_DATASET_PREFETCHING_LOADER_H_
 #define TESSERA_DATA_DATASET_PREFETCHING_LOADER_H_
 
-#include <condition_variable>
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <limits>
-#include <mutex>
+#include <memory>
 #include <optional>
-#include <thread>
 
 #include "base/status.h"
 #include "data/dataset/dataset.h"
@@ -49,18 +46,8 @@ class PrefetchingLoader {
   StatusOr<std::optional<Batch>> Next();
 
  private:
-  void Run();
-  StatusOr<Batch> MakeGuarded(int64_t number) const;
-
-  const MakeBatchFn make_;
-  const PrefetchingOptions options_;
-
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::deque<StatusOr<Batch>> ready_;
-  bool finished_ = false;  // nothing follows what is ready
-  bool stop_ = false;
-  std::thread thread_;
+  class Worker;  // the thread, and what it has made
+  std::unique_ptr<Worker> worker_;
 };
 
 }  // namespace tessera::data

@@ -14,10 +14,11 @@
 
 #include "base/status.h"
 #include "models/generation/generation_config.h"
-#include "models/generation/grammar/token_grammar.h"
 #include "models/generation/token_choice.h"
 
 namespace tessera::models {
+
+class TokenGrammar;  // models/generation/grammar/token_grammar.h
 
 struct GenerationResult {
   enum class End { kLength, kEndOfText, kStopString };

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/hub/adapter.h"
+#include "models/hub/adapter_folder.h"
 
 #include <algorithm>
 #include <cstring>

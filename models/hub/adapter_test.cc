@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "models/hub/adapter.h"
+#include "models/hub/adapter_folder.h"
 
 #include <gtest/gtest.h>
 

@@ -11,7 +11,7 @@
 #include "base/file.h"
 #include "base/json_text.h"
 #include "models/family.h"
-#include "models/hub/adapter.h"
+#include "models/hub/adapter_folder.h"
 #include "models/hub/load_model.h"
 #include "models/hub/match_entries.h"
 #include "models/hub/megatron_gpt2.h"

@@ -20,11 +20,15 @@
 
 #include "base/options_fwd.h"
 #include "base/status.h"
-#include "models/hub/weight_file.h"
 #include "models/model.h"
-#include "nn/prefix.h"
+
+namespace tessera::nn {
+class KeyValuePrefix;  // nn/prefix.h
+}  // namespace tessera::nn
 
 namespace tessera::models {
+
+class WeightFile;  // models/hub/weight_file.h
 
 // The tensor's name in the file.
 inline constexpr std::string_view kPrefixEntry = "prompt_embeddings";

@@ -2,6 +2,7 @@
 // `tessera embed`, `tessera rerank` and the server's addresses for the same: one meaning on all.
 // What the vectors are, is models/open/text_encoder_test.cc's.
 #include <cstring>
+#include <sstream>
 
 #include "net/http/http_client.h"
 #include "nlohmann/json.hpp"

@@ -11,7 +11,6 @@
 #define TESSERA_TRAIN_ENGINE_PHASE_CLOCK_H_
 
 #include <array>
-#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -19,7 +18,6 @@
 #include <utility>
 #include <vector>
 
-#include "base/error.h"
 #include "core/device.h"
 #include "core/profiler.h"
 #include "dist/pipeline/executor.h"
@@ -45,15 +43,7 @@ class PhaseClock {
   class Scope {
    public:
     Scope(PhaseClock* clock, Phase phase) : clock_(clock), phase_(phase) {}
-    ~Scope() {
-      try {
-        if (clock_->waits()) SynchronizeDevice(*clock_->waits_for_);
-      } catch (const Error&) {
-        // The next use of the device says so.
-      }
-      clock_->seconds_[static_cast<size_t>(phase_)] +=
-          std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
-    }
+    ~Scope();
     Scope(const Scope&) = delete;
     Scope& operator=(const Scope&) = delete;
 
@@ -66,7 +56,7 @@ class PhaseClock {
     PhaseClock* clock_;
     Phase phase_;
     const ProfileSpan span_{"phase", NameOf(phase_)};
-    std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+    const double start_ = Now();
   };
 
   // Milliseconds per step of each phase since the last report.
@@ -77,6 +67,8 @@ class PhaseClock {
   bool waits() const { return waits_for_.has_value(); }
 
  private:
+  static double Now();  // seconds, of a clock that only goes forward
+
   const std::optional<Device> waits_for_;
   std::array<double, kPhaseKeys.size()> seconds_ = {};
   std::vector<dist::TimedAction> timeline_;

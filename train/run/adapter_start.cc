@@ -12,6 +12,7 @@
 #include "dist/mesh/unshard.h"
 #include "dist/store/parameter_shard.h"
 #include "nlohmann/json.hpp"
+#include "nn/low_rank.h"
 #include "ops/random/random.h"
 #include "ops/view/view.h"
 

@@ -15,7 +15,9 @@
 
 #include "base/file.h"
 #include "core/thread_communicator.h"
+#include "dist/checkpoint/checkpoint.h"
 #include "models/model_keys.h"
+#include "train/ranks/stop_signal.h"
 #include "train/testing/small_runs.h"
 
 namespace tessera::train {

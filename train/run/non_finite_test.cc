@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "base/file.h"
+#include "dist/checkpoint/checkpoint.h"
 #include "dist/store/parameter_shard.h"
 #include "models/model_keys.h"
 #include "ops/elementwise/elementwise.h"

@@ -9,6 +9,7 @@
 #include "core/thread_communicator.h"
 #include "models/model_keys.h"
 #include "ops/elementwise/elementwise.h"
+#include "train/run/bad_step.h"
 #include "train/testing/small_runs.h"
 
 namespace tessera::train {

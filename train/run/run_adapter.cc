@@ -10,6 +10,7 @@
 #include "core/memory_use.h"
 #include "dist/store/parameter_shard.h"
 #include "models/family.h"
+#include "models/hub/adapter_terms.h"
 #include "nlohmann/json.hpp"
 #include "train/config/comma_list.h"
 #include "train/run/adapter_start.h"

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/file.h"
-#include "models/hub/adapter.h"
+#include "models/hub/adapter_folder.h"
 #include "models/hub/gguf/convert_gguf.h"
 #include "models/hub/gguf/gguf_file.h"
 #include "models/hub/gguf/gguf_folder.h"
