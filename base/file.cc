@@ -27,6 +27,7 @@
 #include <vector>
 
 #include "base/mounted_folder.h"
+#include "base/open_file.h"
 
 namespace tessera {
 namespace {
@@ -49,14 +50,6 @@ class Descriptor {
  private:
   int fd_;
 };
-
-int OpenRetrying(const std::string& path, int flags, mode_t mode = 0) {
-  int fd;
-  do {
-    fd = open(path.c_str(), flags | O_CLOEXEC, mode);
-  } while (fd < 0 && errno == EINTR);
-  return fd;
-}
 
 // Calls on it wait again, whatever it was opened with.
 void LetWait(int fd) { fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) & ~O_NONBLOCK); }
@@ -205,7 +198,7 @@ Status WriteAll(int fd, const char* bytes, size_t size, const std::string& path)
 
 // Makes a file's or a directory's state durable; systems without that for directories are fine.
 Status SyncPath(const std::string& path) {
-  Descriptor fd(OpenRetrying(path, O_RDONLY));
+  Descriptor fd(OpenFile(path, O_RDONLY));
   if (fd.get() < 0) return SystemFailure(errno, path);
   if (fsync(fd.get()) != 0 && errno != EINVAL && errno != ENOTSUP)
     return SystemFailure(errno, path);
@@ -346,7 +339,7 @@ StatusOr<std::string> ReadFile(const std::string& path) {
     return content;
   }
   // Without O_NONBLOCK, opening a FIFO would wait for somebody to open its other end.
-  Descriptor fd(OpenRetrying(path, O_RDONLY | O_NONBLOCK));
+  Descriptor fd(OpenFile(path, O_RDONLY | O_NONBLOCK));
   if (fd.get() < 0) return SystemFailure(errno, path);
   struct stat info;
   if (fstat(fd.get(), &info) != 0) return SystemFailure(errno, path);
@@ -387,7 +380,7 @@ StatusOr<MappedFile> MappedFile::Open(const std::string& path) {
     file.path_ = path;
     return file;
   }
-  Descriptor fd(OpenRetrying(path, O_RDONLY | O_NONBLOCK));
+  Descriptor fd(OpenFile(path, O_RDONLY | O_NONBLOCK));
   if (fd.get() < 0) return SystemFailure(errno, path);
   return OfDescriptor(fd.get(), 0, -1, path);
 }
@@ -439,7 +432,7 @@ StatusOr<AtomicFile> AtomicFile::Create(const std::string& path) {
   if (stat(path.c_str(), &info) == 0) {
     if (S_ISDIR(info.st_mode)) return SystemFailure(EISDIR, path);
     if (!S_ISREG(info.st_mode)) {
-      const int fd = OpenRetrying(path, O_WRONLY | O_NONBLOCK);
+      const int fd = OpenFile(path, O_WRONLY | O_NONBLOCK);
       if (fd < 0 && errno == ENXIO) return InvalidArgument(path, ": is a FIFO that nobody reads");
       if (fd < 0) return SystemFailure(errno, path);
       LetWait(fd);
@@ -458,7 +451,7 @@ StatusOr<AtomicFile> AtomicFile::Create(const std::string& path) {
   file.path_ = std::move(destination);
   // Of an earlier process of this number, or somebody's link to a file of ours: neither is written.
   unlink(file.temporary_.c_str());
-  file.descriptor_ = OpenRetrying(file.temporary_, O_WRONLY | O_CREAT | O_EXCL, 0666);
+  file.descriptor_ = OpenFile(file.temporary_, O_WRONLY | O_CREAT | O_EXCL, 0666);
   if (file.descriptor_ < 0) return SystemFailure(errno, path);
   return file;
 }

@@ -14,6 +14,7 @@
 #include <system_error>
 
 #include "base/file.h"
+#include "base/open_file.h"
 
 namespace tessera {
 namespace {
@@ -109,8 +110,7 @@ Status WriteLockHolder(int file, const std::string& path) {
 Status OutputLock::Take(const std::string& path, std::optional<OutputLock>* lock) {
   const std::string name = path + ".lock";
   for (;;) {
-    const int file = open(name.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
-    if (file < 0 && errno == EINTR) continue;
+    const int file = OpenFile(name, O_RDWR | O_CREAT, 0644);
     if (file < 0) return SystemFailure(errno, name, ": cannot write");
     OutputLock mine(name, -1);
     if (flock(file, LOCK_EX | LOCK_NB) != 0) {

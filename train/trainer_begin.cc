@@ -161,6 +161,9 @@ Status Trainer::Run::Prepare() {
   if (mesh_.world()->rank() == 0) {
     TESSERA_RETURN_IF_ERROR(RunLock::Take(config_.out, &lock_));
     TESSERA_RETURN_IF_ERROR(RemoveTemporaries(config_.out));
+    for (const int64_t step : dist::ListCheckpoints(config_.out)) {
+      TESSERA_RETURN_IF_ERROR(RemoveTemporaries(dist::CheckpointPath(config_.out, step)));
+    }
   }
   TESSERA_RETURN_IF_ERROR(PrepareSteps());
   return MakeCallbacks();

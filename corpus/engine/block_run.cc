@@ -14,6 +14,7 @@
 
 #include "base/file.h"
 #include "base/json_text.h"
+#include "base/open_file.h"
 #include "base/output_files.h"
 #include "core/thread_pool.h"
 #include "data/dataset/byte_source.h"
@@ -40,7 +41,7 @@ class PartFile {
  public:
   static StatusOr<PartFile> Open(const std::string& path, bool create) {
     const std::string part = path + ".part";
-    const int fd = open(part.c_str(), O_RDWR | O_CLOEXEC | (create ? O_CREAT : 0), 0666);
+    const int fd = OpenFile(part, O_RDWR | (create ? O_CREAT : 0), 0666);
     if (fd < 0) return SystemFailure(errno, part, ": cannot write");
     return PartFile(path, fd);
   }

@@ -10,6 +10,7 @@
 #include <cerrno>
 
 #include "base/file.h"
+#include "base/open_file.h"
 #include "core/thread_pool.h"
 
 namespace tessera::corpus {
@@ -37,7 +38,7 @@ Status ReadAt(int fd, const std::string& path, int64_t offset, void* to, size_t 
 }  // namespace
 
 StatusOr<RandomFile> RandomFile::Open(const std::string& path) {
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  const int fd = OpenFile(path, O_RDONLY);
   if (fd < 0) return SystemFailure(errno, path, ": cannot read");
   struct stat status;
   if (fstat(fd, &status) != 0) {
@@ -96,7 +97,7 @@ StatusOr<std::unique_ptr<BucketFiles>> BucketFiles::Create(const std::string& fo
   TESSERA_RETURN_IF_ERROR(MakeDirectories(folder));
   std::unique_ptr<BucketFiles> buckets(new BucketFiles(folder));
   for (int64_t i = 0; i < count; ++i) {
-    const int fd = open(buckets->PathOf(i).c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+    const int fd = OpenFile(buckets->PathOf(i), O_RDWR | O_CREAT | O_APPEND, 0600);
     if (fd < 0) return SystemFailure(errno, buckets->PathOf(i), ": cannot write");
     buckets->files_.push_back(fd);
   }

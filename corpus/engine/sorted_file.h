@@ -31,8 +31,9 @@ class SortedFile {
   }
   // Those with this number.
   std::span<const T> Of(int64_t number) const {
-    const auto found = std::ranges::equal_range(all(), number, {}, &T::number);
-    return {found.begin(), found.end()};
+    const std::span<const T> known = all();
+    return {std::ranges::lower_bound(known, number, {}, &T::number),
+            std::ranges::upper_bound(known, number, {}, &T::number)};
   }
 
  private:

@@ -22,6 +22,7 @@
 #include "absl/strings/ascii.h"
 #include "base/file.h"
 #include "base/json_text.h"
+#include "base/open_file.h"
 #include "base/utf8.h"
 #include "corpus/engine/hash.h"
 #include "corpus/fetch/curl_library.h"
@@ -88,7 +89,7 @@ class LineFile {
       visit(std::string_view(known).substr(begin, end - begin));
       begin = end + 1;
     }
-    const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+    const int fd = OpenFile(path, O_WRONLY | O_CREAT, 0666);
     if (fd < 0 || ftruncate(fd, std::ssize(known)) != 0 || lseek(fd, 0, SEEK_END) < 0) {
       const int error = errno;
       if (fd >= 0) close(fd);

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/open_file.h"
 
 namespace tessera::data {
 namespace {
@@ -173,7 +174,7 @@ class ZstdFile : public CompressedFile {
 }  // namespace
 
 StatusOr<std::unique_ptr<ByteSource>> ByteSource::Open(const std::string& path) {
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  const int fd = OpenFile(path, O_RDONLY);
   if (fd < 0) return SystemFailure(errno, path, ": cannot read");
   auto file = std::make_unique<PlainFile>(path, fd);
   struct stat status;

@@ -13,6 +13,7 @@
 #include "base/checksum.h"
 #include "base/file.h"
 #include "base/json_text.h"
+#include "base/open_file.h"
 #include "base/output_files.h"
 #include "base/utf8.h"
 #include "data/dataset/data_folder.h"
@@ -28,7 +29,7 @@ class PrefixLock {
  public:
   static StatusOr<std::unique_ptr<PrefixLock>> Take(const std::string& prefix) {
     const std::string path = prefix + ".lock";
-    const int fd = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    const int fd = OpenFile(path, O_RDWR | O_CREAT, 0666);
     if (fd < 0) return SystemFailure(errno, path, ": cannot write");
     while (flock(fd, LOCK_EX) != 0) {
       if (errno == EINTR) continue;

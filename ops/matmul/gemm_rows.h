@@ -116,8 +116,8 @@ template <typename E>
 void SkinnyAcross(int64_t rows, int64_t depth, const E* a, const GemmView& b, int64_t width,
                   E* sums) {
   Dispatch(
-      b.element, b.data, E{}, [&](const auto* data) __attribute__((always_inline)) {
-        const RowsOf across{data, b.depth_stride, depth, FlipOf(b.element)};
+      b.element, b.data, E{}, [&]<typename T>(const T* data) __attribute__((always_inline)) {
+        const RowsOf<T> across{data, b.depth_stride, depth, FlipOf(b.element)};
         AcrossRows(rows, a, across, width, sums);
       });
 }

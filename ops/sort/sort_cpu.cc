@@ -40,7 +40,7 @@ void KeysOfColumn(const SortArgs& args, int64_t first, std::vector<Item>& items)
 }
 
 void SortCpu(const SortArgs& args) {
-  const auto [outer, count, inner] = args.dim;
+  const int64_t outer = args.dim.outer, count = args.dim.count, inner = args.dim.inner;
   const int64_t grain = std::max<int64_t>(1, 4096 / count);
   ParallelFor(outer * inner, grain, [&](int64_t begin, int64_t end) {
     std::vector<Item> items(static_cast<size_t>(count));

@@ -554,6 +554,14 @@ TEST_F(TrainCommandTest, OneRunAtATimeWorksInADirectory) {
   close(file);  // as the kernel does for a process that was killed
   Output(arguments);
   EXPECT_FALSE(fs::exists(Path("run") + "/checkpoint-1.tmp-1-1"));
+  // One in a checkpoint, whose index was being amended.
+  const std::string left = Path("run") + "/checkpoint-2/checkpoint.json.tmp-1-1";
+  ASSERT_TRUE(fs::exists(Path("run") + "/checkpoint-2/checkpoint.json"));
+  std::ofstream(left) << "half an index";
+  Arguments resumed = arguments;
+  resumed.emplace_back("--resume");
+  Output(resumed);
+  EXPECT_FALSE(fs::exists(left));
 }
 
 TEST_F(TrainCommandTest, SeveralSourcesAreBlended) {

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/file.h"
+#include "base/open_file.h"
 
 namespace tessera::train {
 
@@ -29,10 +30,7 @@ AppendedFile::~AppendedFile() {
 
 StatusOr<AppendedFile> AppendedFile::Create(const std::string& path, std::string_view content) {
   TESSERA_RETURN_IF_ERROR(WriteFileAtomically(path, content));
-  int descriptor = -1;
-  do {
-    descriptor = open(path.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC);
-  } while (descriptor < 0 && errno == EINTR);
+  const int descriptor = OpenFile(path, O_WRONLY | O_APPEND);
   if (descriptor < 0) return SystemFailure(errno, path);
   return AppendedFile(path, descriptor);
 }

@@ -96,7 +96,11 @@ StatusOr<std::unique_ptr<RunReport>> RunReport::Open(RunReportOptions options, c
                                  .samples = std::nullopt,
                                  .progress = {log.progress(), o.step, o.total_steps,
                                               o.steps_per_epoch, EpochsBehind(o), o.bar}});
-  if (PathExists(JoinPath(o.folder, kSamples))) TESSERA_RETURN_IF_ERROR(report->OpenSamples());
+  // By the folder's list: a path of which the system cannot tell counts as one that exists.
+  TESSERA_ASSIGN_OR_RETURN(const std::vector<std::string> names, ListDirectory(o.folder));
+  if (std::ranges::find(names, kSamples) != names.end()) {
+    TESSERA_RETURN_IF_ERROR(report->OpenSamples());
+  }
   return report;
 }
 

@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "base/file.h"
+#include "base/open_file.h"
 #include "base/output_files.h"
 
 namespace tessera::train {
@@ -52,7 +53,7 @@ class RunLock::Held {
 Status RunLock::Take(const std::string& directory, std::optional<RunLock>* lock) {
   TESSERA_RETURN_IF_ERROR(MakeDirectories(directory));
   const std::string path = JoinPath(directory, "run.lock");
-  const int file = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+  const int file = OpenFile(path, O_RDWR | O_CREAT, 0644);
   struct stat info = {};
   if (file < 0 || fstat(file, &info) != 0) {
     const std::string reason = std::strerror(errno);
