@@ -273,7 +273,7 @@ constexpr Option::Kind KindOfField() {
   return KindOf<typename Optional<T>::Value>();
 }
 
-// `access` is that of the type behind `value`.
+// `access` belongs to the type that `value` points to.
 Status ReadValue(const nlohmann::json& json, const std::string& where, Option::Kind kind,
                  const Access& access, void* value, const OptionNotes& notes);
 Status ReadMember(const nlohmann::json& object, std::string_view key, const std::string& source,

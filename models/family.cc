@@ -173,8 +173,9 @@ Status CheckParallelism(const Family& family, const nn::BuildContext& context) {
 
 }  // namespace
 
-StatusOr<std::unique_ptr<Model>> BuildModel(const nlohmann::json& config,
+StatusOr<std::unique_ptr<Model>> BuildModel(const JsonMember& described,
                                             const nn::BuildContext& context) {
+  const nlohmann::json& config = *described;
   TESSERA_ASSIGN_OR_RETURN(const Family* const family, FamilyOf(config));
   // transformers 5: layers that differ in their sizes.
   const auto layers = config.find("per_layer_config");

@@ -177,8 +177,9 @@ bool Generates(const Model& model);
 // Sets "tie_word_embeddings": Family::untie where no other key hangs on it.
 void UntieWordEmbeddings(nlohmann::json* config);
 
-// Builds the model that a config.json describes. Errors name the key.
-StatusOr<std::unique_ptr<Model>> BuildModel(const nlohmann::json& config,
+// Builds the model that a config.json describes: a json, or {{"model_type", "gpt2"}, {"n_layer", 2}}.
+// Errors name the key.
+StatusOr<std::unique_ptr<Model>> BuildModel(const JsonMember& config,
                                             const nn::BuildContext& context);
 
 // How a family adds itself. It is made when the first is asked for: what runs before main, or while

@@ -125,7 +125,7 @@ PUBLIC_HEADERS = [
     "models/language_model.h",
     "models/model.h",
     "models/model_keys.h",
-    "models/open/embed.h",
+    "models/open/text_encoder.h",
     "models/open/open_model.h",
     "models/text_format.h",
     "models/transformer_stack.h",

@@ -21,7 +21,6 @@
 #include <optional>
 #include <string>
 #include <utility>
-#include <variant>
 
 #include "base/status.h"
 #include "core/device.h"
@@ -37,24 +36,26 @@ namespace tessera::train {
 // Where a model comes from; each of these converts.
 class ModelSource {
  public:
-  ModelSource(std::string preset_or_folder) : source_(std::move(preset_or_folder)) {}
-  ModelSource(const char* preset_or_folder) : source_(std::string(preset_or_folder)) {}
+  ModelSource(std::string preset_or_folder) : name_(std::move(preset_or_folder)) {}
+  ModelSource(const char* preset_or_folder) : name_(preset_or_folder) {}
   // Builds what the context asks for: under a pipeline, some of the blocks. Called on every rank,
   // perhaps several times, also on the meta device.
   template <std::invocable<const nn::BuildContext&> F>
-  ModelSource(F build) : source_(ModelBuilder(std::move(build))) {}
+  ModelSource(F build) : builder_(std::move(build)) {}
   // Stays the caller's, and outlives the engine.
-  ModelSource(models::Model& built) : source_(&built) {}
+  ModelSource(models::Model& built) : built_(&built) {}
 
-  const std::string* name() const { return std::get_if<std::string>(&source_); }
-  const ModelBuilder* builder() const { return std::get_if<ModelBuilder>(&source_); }
-  models::Model* built() const {
-    const auto* model = std::get_if<models::Model*>(&source_);
-    return model == nullptr ? nullptr : *model;
+  // One of the three is there, the others are nullptr.
+  const std::string* name() const {
+    return builder_ == nullptr && built_ == nullptr ? &name_ : nullptr;
   }
+  const ModelBuilder* builder() const { return builder_ == nullptr ? nullptr : &builder_; }
+  models::Model* built() const { return built_; }
 
  private:
-  std::variant<std::string, ModelBuilder, models::Model*> source_;
+  std::string name_;
+  ModelBuilder builder_ = nullptr;
+  models::Model* built_ = nullptr;
 };
 
 // What an engine is made with beside model and configuration.
