@@ -125,8 +125,8 @@ std::optional<json> ReadJournal(const BlockRun& run, const json& made_from) {
   return *std::move(journal);
 }
 
-// All outputs of the step so far: this run may be one of its parts, and their journals lie under one
-// name where the first output is the same.
+// All outputs of the step so far: this run may be one of its parts, and their journals lie under
+// one name where the first output is the same.
 std::set<std::string> WrittenBy(const BlockRun& run) {
   std::set<std::string> written = FilesInJournal(JournalOf(run));
   written.insert(run.outputs.begin(), run.outputs.end());
@@ -438,9 +438,8 @@ StatusOr<Counts> RunOnce(const BlockRun& run, const std::string& folder, const R
   if (!counts.ok()) {
     TESSERA_RETURN_IF_ERROR(OnFirstRank(context, [&]() -> Status {
       const std::set<std::string> known = FilesInJournal(JournalOf(run));
-      if (std::ranges::all_of(run.outputs, [&](const std::string& file) {
-            return known.contains(file);
-          })) {
+      if (std::ranges::all_of(run.outputs,
+                              [&](const std::string& file) { return known.contains(file); })) {
         return OkStatus();
       }
       TESSERA_ASSIGN_OR_RETURN(const json made_from, MadeFrom(run));
