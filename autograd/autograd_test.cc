@@ -721,6 +721,19 @@ TEST(GradCheckTest, AcceptsRightAndRefusesWrongGradients) {
   EXPECT_NE(wrong.message.find("input 0"), std::string::npos);
 }
 
+TEST(GradCheckTest, LeavesOtherGradientsAsTheyAre) {
+  const Tensor w = RequireGrad(Tensor::FromVector<double>({2, 3}, {2}));
+  const Tensor x = Tensor::FromVector<double>({0.5, 0.25}, {2});
+  const auto forward = [&](const auto& in) { return std::vector<Tensor>{Product(w, in[0])}; };
+  EXPECT_TRUE(GradCheck(forward, {x}).ok);
+  EXPECT_FALSE(Grad(w).defined());
+  Backward({Product(w, x)}, {Tensor::FromVector<double>({1, 1}, {2})});
+  const std::vector<double> before = Grad(w).ToVector<double>();
+  EXPECT_EQ(before, (std::vector<double>{0.5, 0.25}));
+  EXPECT_TRUE(GradCheck(forward, {x}).ok);
+  EXPECT_EQ(Grad(w).ToVector<double>(), before);
+}
+
 // y = w * x whose gradient of w, 1, is added in place where the leaf has one; counts how often.
 Tensor AddsInPlace(const Tensor& w, int* in_place) {
   Tensor y = Zeros(w.shape());

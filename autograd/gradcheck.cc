@@ -3,8 +3,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <memory>
+#include <set>
+#include <utility>
 
 #include "autograd/autograd.h"
+#include "autograd/engine.h"
 
 namespace tessera {
 namespace {
@@ -36,6 +40,36 @@ std::vector<Tensor> Weights(const std::vector<Tensor>& outputs) {
   return weights;
 }
 
+// The gradients of leaves that outputs depend on beside the inputs, such as a module's parameters:
+// put aside, and back at the end, so that a check leaves them as they were.
+class OtherGradients {
+ public:
+  OtherGradients(const std::vector<Tensor>& outputs, const std::vector<Tensor>& inputs) {
+    std::set<const GradRecord*> seen;
+    for (const Tensor& input : inputs) seen.insert(RecordOf(input));
+    std::vector<GradRecord*> todo;
+    for (const Tensor& output : outputs) todo.push_back(RecordOf(output));
+    while (!todo.empty()) {
+      GradRecord* const record = todo.back();
+      todo.pop_back();
+      if (record == nullptr || !seen.insert(record).second) continue;
+      if (record->node == nullptr) {
+        aside_.emplace_back(record->shared_from_this(), std::exchange(record->grad, Tensor()));
+        continue;
+      }
+      for (const auto& input : record->node->inputs) todo.push_back(input.get());
+    }
+  }
+  ~OtherGradients() {
+    for (auto& [record, grad] : aside_) record->grad = std::move(grad);
+  }
+  OtherGradients(const OtherGradients&) = delete;
+  OtherGradients& operator=(const OtherGradients&) = delete;
+
+ private:
+  std::vector<std::pair<std::shared_ptr<GradRecord>, Tensor>> aside_;
+};
+
 }  // namespace
 
 GradCheckResult GradCheck(const GradCheckFn& fn, const std::vector<Tensor>& inputs,
@@ -53,7 +87,10 @@ GradCheckResult GradCheck(const GradCheckFn& fn, const std::vector<Tensor>& inpu
     leaves.push_back(RequireGrad(leaf));
   }
   const std::vector<Tensor> outputs = fn(leaves);
-  Backward(outputs, Weights(outputs));
+  {
+    const OtherGradients others(outputs, leaves);
+    Backward(outputs, Weights(outputs));
+  }
 
   GradCheckResult result;
   for (size_t k = 0; k < leaves.size(); ++k) {

@@ -183,4 +183,18 @@ Status ClaimOutput(const std::string& given, const ClaimOptions& options,
   return RemoveHalfWritten(path);
 }
 
+Status CheckReplaceable(const std::string& folder, const std::vector<std::string>& markers,
+                        const std::string& kind) {
+  if (!PathExists(folder)) return OkStatus();
+  if (!IsDirectory(folder)) return InvalidArgument(folder, ": is a file, no folder");
+  for (const std::string& marker : markers) {
+    if (PathExists(JoinPath(folder, marker))) return OkStatus();
+  }
+  TESSERA_ASSIGN_OR_RETURN(const std::vector<std::string> names, ListDirectory(folder));
+  if (names.empty()) return OkStatus();
+  return InvalidArgument(folder, ": has no ", markers[0], ", so it is not ", kind, ", and '",
+                         names[0],
+                         "' in it would be lost; give another folder, or remove this one yourself");
+}
+
 }  // namespace tessera

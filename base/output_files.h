@@ -51,6 +51,12 @@ class OutputLock {
 // one who may write it, while nobody else does.
 Status RemoveHalfWritten(const std::string& path);
 
+// That a folder may be replaced as a whole, and none of somebody's other files with it: there is
+// none, it is empty, or it holds one of the files `markers`, which make it `kind` ("a model's
+// folder"). Otherwise InvalidArgument, which names a file that would be lost.
+Status CheckReplaceable(const std::string& folder, const std::vector<std::string>& markers,
+                        const std::string& kind);
+
 // What ClaimOutput has to know of an output.
 struct ClaimOptions {
   std::vector<std::string> reads = {};  // files and folders that the command reads

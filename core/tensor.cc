@@ -1,9 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/tensor.h"
 
+#include <algorithm>
 #include <cmath>
+#include <cstddef>
+#include <cstdlib>
+#include <functional>
 #include <limits>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "core/execution_context.h"
 #include "core/raw_kernels.h"
@@ -41,6 +47,69 @@ bool Holds(DType dtype, double value) {
       return true;
   }
   return false;
+}
+
+// Refuses to write to a view whose elements share memory.
+void CheckDistinct(const char* operation, const Tensor& dst) {
+  for (int d = 0; d < dst.ndim(); ++d) {
+    TESSERA_CHECK(dst.strides()[d] != 0 || dst.shape()[d] <= 1 || dst.numel() == 0, operation,
+                  "elements of the destination ", dst, " share memory: dimension ", d,
+                  " is a broadcast one; write to a copy");
+  }
+}
+
+// The bytes from the first to the last element of a view.
+std::pair<const std::byte*, const std::byte*> SpanOf(const Tensor& t) {
+  int64_t first = 0;
+  int64_t last = 0;
+  for (int d = 0; d < t.ndim(); ++d) {
+    const int64_t along = (t.shape()[d] - 1) * t.strides()[d];
+    (along < 0 ? first : last) += along;
+  }
+  const auto* begin = static_cast<const std::byte*>(t.raw_data());
+  return {begin + first * DTypeSize(t.dtype()), begin + (last + 1) * DTypeSize(t.dtype())};
+}
+
+// Whether two views of one shape and one set of strides, so many elements from each other, have an
+// element in common; from dimension `d` on, of strides that fall.
+bool Meet(const std::vector<std::pair<int64_t, int64_t>>& dims, size_t d, int64_t apart) {
+  if (d == dims.size()) return apart == 0;
+  const auto [stride, size] = dims[d];
+  const int64_t low = (apart - (apart < 0 ? stride - 1 : 0)) / stride;
+  for (const int64_t steps : {low, low + 1}) {
+    if (std::abs(steps) < size && Meet(dims, d + 1, apart - steps * stride)) return true;
+  }
+  return false;
+}
+
+bool Overlap(const Tensor& a, const Tensor& b) {
+  const auto [a_begin, a_end] = SpanOf(a);
+  const auto [b_begin, b_end] = SpanOf(b);
+  if (std::less_equal<>()(a_end, b_begin) || std::less_equal<>()(b_end, a_begin)) return false;
+  const int64_t bytes =
+      static_cast<const std::byte*>(b.raw_data()) - static_cast<const std::byte*>(a.raw_data());
+  if (a.strides() != b.strides() || a.dtype() != b.dtype() || bytes % DTypeSize(a.dtype()) != 0) {
+    return true;
+  }
+  std::vector<std::pair<int64_t, int64_t>> dims;
+  for (int d = 0; d < a.ndim(); ++d) {
+    if (a.shape()[d] > 1) dims.emplace_back(std::abs(a.strides()[d]), a.shape()[d]);
+  }
+  std::sort(dims.rbegin(), dims.rend());
+  int64_t inner = 1;  // elements that the dimensions behind one span
+  for (auto dim = dims.rbegin(); dim != dims.rend(); ++dim) {
+    if (dim->first < inner) return true;  // not nested
+    inner = dim->first * dim->second;
+  }
+  return Meet(dims, 0, bytes / DTypeSize(a.dtype()));
+}
+
+// `src`, or a copy of it where writing to `dst` would change what is still to be read.
+Tensor Apart(const Tensor& dst, const Tensor& src) {
+  if (dst.numel() == 0 || dst.device().is_meta() || dst.device() != src.device()) return src;
+  const bool same = dst.raw_data() == src.raw_data() && dst.dtype() == src.dtype() &&
+                    dst.strides() == src.strides();
+  return same || !Overlap(dst, src) ? src : src.ContiguousCopy();
 }
 
 std::string WhyReleased(const Storage& storage) {
@@ -149,8 +218,16 @@ TextBuilder& operator<<(TextBuilder& text, const Tensor& t) {
 }
 
 Tensor Empty(const Shape& shape, DType dtype, Device device) {
+  // Of no element it may be any shape.
+  bool none = false;
   for (int64_t size : shape) {
     TESSERA_CHECK(size >= 0, "empty", "negative size in shape ", shape);
+    none = none || size == 0;
+  }
+  int64_t bytes = DTypeSize(dtype);
+  for (int64_t size : shape) {
+    TESSERA_CHECK(none || !__builtin_mul_overflow(bytes, size, &bytes), "empty", dtype, shape,
+                  " has more bytes than 64 bits count");
   }
   auto storage =
       std::make_shared<Storage>(static_cast<size_t>(BytesOf(dtype, shape.numel())), device);
@@ -183,8 +260,10 @@ void Fill(const Tensor& dst, double value) {
   fill_kernel.Launch(dst.device(), {ViewOf(dst), value});
 }
 
-void CopyInto(const Tensor& dst, const Tensor& src) {
-  TESSERA_CHECK(dst.shape() == src.shape(), "copy", "shapes differ: ", dst, " = ", src);
+void CopyInto(const Tensor& dst, const Tensor& given) {
+  TESSERA_CHECK(dst.shape() == given.shape(), "copy", "shapes differ: ", dst, " = ", given);
+  CheckDistinct("copy", dst);
+  const Tensor src = Apart(dst, given);
   dst.storage()->BumpVersion();
   if (dst.numel() == 0 || dst.device().is_meta() || src.device().is_meta()) {
     TESSERA_CHECK(dst.device().is_meta() || !src.device().is_meta() || src.numel() == 0, "copy",
@@ -195,9 +274,11 @@ void CopyInto(const Tensor& dst, const Tensor& src) {
   copy_kernel.Launch(side, {ViewOf(dst), ViewOf(src)});
 }
 
-void AddInto(const Tensor& dst, const Tensor& src) {
-  TESSERA_CHECK(dst.shape() == src.shape() && dst.device() == src.device(), "add_into",
-                "shapes or devices differ: ", dst, " += ", src);
+void AddInto(const Tensor& dst, const Tensor& given) {
+  TESSERA_CHECK(dst.shape() == given.shape() && dst.device() == given.device(), "add_into",
+                "shapes or devices differ: ", dst, " += ", given);
+  CheckDistinct("add_into", dst);
+  const Tensor src = Apart(dst, given);
   dst.storage()->BumpVersion();
   if (dst.numel() == 0 || dst.device().is_meta()) return;
   add_kernel.Launch(dst.device(), {ViewOf(dst), ViewOf(src)});

@@ -129,6 +129,59 @@ TEST(TensorTest, AddIntoAccumulatesHalfInFloat32) {
   EXPECT_EQ(dst.ToVector<float>()[2], 257.0f);
 }
 
+// What is read is what was there before: of overlapping views, too.
+TEST(TensorTest, WritingReadsOverlappingViewsFirst) {
+  const auto square = [] { return Tensor::FromVector<float>({1, 2, 3, 4}, {2, 2}); };
+  const Tensor added = square();
+  AddInto(added, added.AsStrided({2, 2}, {1, 2}, 0));
+  EXPECT_EQ(added.ToVector<float>(), (std::vector<float>{2, 5, 5, 8}));
+  const Tensor copied = square();
+  CopyInto(copied, copied.AsStrided({2, 2}, {1, 2}, 0));
+  EXPECT_EQ(copied.ToVector<float>(), (std::vector<float>{1, 3, 2, 4}));
+  // Longer than one thread's share, forward and backward.
+  const int64_t n = 300000;
+  for (const bool forward : {true, false}) {
+    const Tensor line = Arange(n);
+    AddInto(line.AsStrided({n - 1}, {1}, forward ? 1 : 0),
+            line.AsStrided({n - 1}, {1}, forward ? 0 : 1));
+    int64_t wrong = 0;
+    for (int64_t i = 0; i < n; ++i) {
+      const bool alone = i == (forward ? 0 : n - 1);
+      wrong += line.data<int64_t>()[i] != (alone ? i : i + (forward ? i - 1 : i + 1)) ? 1 : 0;
+    }
+    EXPECT_EQ(wrong, 0) << forward;
+  }
+  const Tensor both = square();
+  AddInto(both, both);
+  EXPECT_EQ(both.ToVector<float>(), (std::vector<float>{2, 4, 6, 8}));
+  // Side by side in the same rows, and of another dtype in the same memory.
+  const Tensor rows = Tensor::FromVector<float>({1, 2, 3, 4, 5, 6, 7, 8}, {2, 4});
+  CopyInto(rows.AsStrided({2, 2}, {4, 1}, 0), rows.AsStrided({2, 2}, {4, 1}, 2));
+  EXPECT_EQ(rows.ToVector<float>(), (std::vector<float>{3, 4, 3, 4, 7, 8, 7, 8}));
+  CopyInto(rows.AsStrided({2, 3}, {4, 1}, 1), rows.AsStrided({2, 3}, {4, 1}, 0));
+  EXPECT_EQ(rows.ToVector<float>(), (std::vector<float>{3, 3, 4, 3, 7, 7, 8, 7}));
+}
+
+TEST(TensorTest, RefusesToWriteToElementsThatShareMemory) {
+  const Tensor row = Zeros({1, 3});
+  const Tensor broadcast = row.AsStrided({2, 3}, {0, 1}, 0);
+  EXPECT_THROW(AddInto(broadcast, Full({2, 3}, 1)), Error);
+  EXPECT_THROW(CopyInto(broadcast, Full({2, 3}, 1)), Error);
+  CopyInto(row, Full({1, 3}, 2));
+  EXPECT_EQ(row.ToVector<float>(), (std::vector<float>{2, 2, 2}));
+}
+
+TEST(TensorTest, RefusesShapesOfMoreBytesThanCanBeCounted) {
+  const int64_t large = int64_t{1} << 40;
+  for (const Shape& shape :
+       {Shape{large, large}, Shape{int64_t{1} << 62}, Shape{int64_t{1} << 32, int64_t{1} << 31}}) {
+    EXPECT_THROW(Empty(shape), Error) << shape;
+    EXPECT_THROW(Empty(shape, DType::kFloat32, Device::Meta()), Error) << shape;
+  }
+  EXPECT_EQ(Empty({large, large, 0}).numel(), 0);
+  EXPECT_EQ(Empty({large}, DType::kFloat32, Device::Meta()).numel(), large);
+}
+
 TEST(TensorTest, EmptyAndMeta) {
   EXPECT_EQ(Zeros({0, 3}).ToVector<float>().size(), 0u);
   Allocator& meta = Allocator::For(Device::Meta());

@@ -48,16 +48,6 @@ bool SaysTessera(const std::string& path) {
   return text.ok() && text->substr(0, kHead).find("tessera") != std::string::npos;
 }
 
-// Whether the journal of a step names the file among its outputs.
-bool IsInJournal(const std::string& journal, const std::string& file) {
-  const auto read = ReadJsonFile(journal);
-  if (!read.ok() || !read->is_object()) return false;
-  const json made_from = read->value("made_from", json::object());
-  if (!made_from.is_object()) return false;
-  const std::vector<std::string> outputs = TextsIn(made_from.value("outputs", json()));
-  return std::find(outputs.begin(), outputs.end(), file) != outputs.end();
-}
-
 }  // namespace
 
 struct StepOutputs::Locks {
@@ -103,10 +93,11 @@ StatusOr<std::shared_ptr<StepOutputs>> StepOutputs::Take(const json& options, St
                      ": exists, and no run of this step made it; move it away, since the step ",
                      "removes that folder");
     }
+    const std::set<std::string> own = FilesInJournal(journal);
     const ClaimOptions claim = {.overwrite = options.value("overwrite", false),
                                 .make_folders = true,
                                 .is_own = [&](const std::string& file) {
-                                  return IsInJournal(journal, file) ||
+                                  return own.contains(file) ||
                                          (kind == StepOutput::kPage && SaysTessera(file));
                                 }};
     const std::set<std::string> distinct(files.begin(), files.end());

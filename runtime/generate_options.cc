@@ -109,7 +109,6 @@ StatusOr<GenerationConfig> ConfigOf(const GenerationConfig& defaults,
   take("max_new_tokens", options.max_new_tokens);
   take("temperature", options.temperature);
   take("top_k", options.top_k);
-  if (options.top_k == -1) asked["top_k"] = 0;
   take("top_p", options.top_p);
   take("repetition_penalty", options.repetition_penalty);
   take("num_beams", options.num_beams);

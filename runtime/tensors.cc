@@ -104,8 +104,8 @@ StatusOr<DType> ComputeDType(tsr_dtype dtype) {
   if (dtype == TSR_DTYPE_DEFAULT) return DType::kFloat32;
   const std::optional<DType> known = FromOutside(dtype);
   if (known && (*known == DType::kFloat32 || IsHalf(*known))) return *known;
-  return InvalidArgument("dtype ", static_cast<int>(dtype),
-                         " is nothing to compute in; it is float32, bfloat16 or float16");
+  const std::string name = known ? std::string(DTypeName(*known)) : Concat(static_cast<int>(dtype));
+  return InvalidArgument("dtype ", name, ": models compute in float32, bfloat16 or float16");
 }
 
 StatusOr<std::vector<Bundle::Entry>> TensorsOf(const char* source, const tsr_named_tensor* in,

@@ -44,7 +44,8 @@ inline void Check(tsr_status* status) {
   throw Failure(tsr_status_code(status), tsr_status_message(status));
 }
 
-// Options with their size set; the other members are 0, their defaults.
+// Options with their size set; the other members are 0, their defaults. Every call here sets the
+// size where it is 0, so that {} are the defaults, too.
 template <typename T>
 T Options() {
   T options = {};
@@ -52,18 +53,32 @@ T Options() {
   return options;
 }
 
+namespace internal {
+template <typename T>
+class Sized {
+ public:
+  explicit Sized(const T& options) : options_(options) {
+    if (options_.size == 0) options_.size = sizeof(options_);
+  }
+  const T* get() const { return &options_; }
+
+ private:
+  T options_;
+};
+}  // namespace internal
+
 // Read-only; any number of contexts on any threads use it, and none of them outlives it.
 class Model {
  public:
   // A folder, a tar file of one, or a GGUF file.
   explicit Model(const std::string& path,
                  const tsr_load_options& options = Options<tsr_load_options>()) {
-    Check(tsr_model_load(path.c_str(), &options, &handle_));
+    Check(tsr_model_load(path.c_str(), internal::Sized(options).get(), &handle_));
   }
   // A tar or GGUF file in memory, which outlives the model.
   Model(const void* data, std::size_t size,
         const tsr_load_options& options = Options<tsr_load_options>()) {
-    Check(tsr_model_load_memory(data, size, &options, &handle_));
+    Check(tsr_model_load_memory(data, size, internal::Sized(options).get(), &handle_));
   }
   Model(Model&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
   Model& operator=(Model&& other) noexcept {
@@ -88,12 +103,12 @@ class Model {
       const tsr_tokenize_options& options = Options<tsr_tokenize_options>()) const {
     std::vector<std::int64_t> ids(text.size() + 16);
     std::size_t count = 0;
-    tsr_status* status = tsr_tokenize(handle_, text.data(), text.size(), &options, ids.data(),
+    tsr_status* status = tsr_tokenize(handle_, text.data(), text.size(), internal::Sized(options).get(), ids.data(),
                                       ids.size(), &count);
     if (tsr_status_code(status) == TSR_OUT_OF_RANGE) {
       tsr_status_release(status);
       ids.resize(count);
-      status = tsr_tokenize(handle_, text.data(), text.size(), &options, ids.data(), ids.size(),
+      status = tsr_tokenize(handle_, text.data(), text.size(), internal::Sized(options).get(), ids.data(), ids.size(),
                             &count);
     }
     Check(status);
@@ -104,10 +119,10 @@ class Model {
       const std::vector<std::int64_t>& ids,
       const tsr_detokenize_options& options = Options<tsr_detokenize_options>()) const {
     std::size_t length = 0;
-    Check(tsr_detokenize(handle_, ids.data(), ids.size(), &options, nullptr, 0, &length));
+    Check(tsr_detokenize(handle_, ids.data(), ids.size(), internal::Sized(options).get(), nullptr, 0, &length));
     std::string text(length, '\0');
     if (length > 0) {
-      Check(tsr_detokenize(handle_, ids.data(), ids.size(), &options, &text[0], length, &length));
+      Check(tsr_detokenize(handle_, ids.data(), ids.size(), internal::Sized(options).get(), &text[0], length, &length));
     }
     return text;
   }
@@ -163,7 +178,7 @@ class Context {
 
   explicit Context(const Model& model,
                    const tsr_context_options& options = Options<tsr_context_options>()) {
-    Check(tsr_context_create(model.handle(), &options, &handle_));
+    Check(tsr_context_create(model.handle(), internal::Sized(options).get(), &handle_));
   }
   Context(Context&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
   Context& operator=(Context&& other) noexcept {
@@ -193,7 +208,7 @@ class Context {
                   const tsr_forward_options& options = Options<tsr_forward_options>()) {
     tsr_named_tensor* out = nullptr;
     std::size_t count = 0;
-    Check(tsr_forward_with(handle_, in.data(), in.size(), &options, &out, &count));
+    Check(tsr_forward_with(handle_, in.data(), in.size(), internal::Sized(options).get(), &out, &count));
     return Tensors(out, count);
   }
 
@@ -201,7 +216,7 @@ class Context {
   std::vector<float> Embed(const std::vector<std::int64_t>& ids, std::int64_t size,
                            const tsr_embed_options& options = Options<tsr_embed_options>()) {
     std::vector<float> vector(static_cast<std::size_t>(size));
-    Check(tsr_embed(handle_, ids.data(), ids.size(), &options, vector.data(), vector.size()));
+    Check(tsr_embed(handle_, ids.data(), ids.size(), internal::Sized(options).get(), vector.data(), vector.size()));
     return vector;
   }
 
@@ -209,20 +224,20 @@ class Context {
   void Generate(std::string_view prompt, const tsr_generate_options& options,
                 const OnToken& on_token) {
     Caught caught{&on_token, nullptr};
-    Finish(tsr_generate_text(handle_, prompt.data(), prompt.size(), &options, Call, &caught),
+    Finish(tsr_generate_text(handle_, prompt.data(), prompt.size(), internal::Sized(options).get(), Call, &caught),
            caught);
   }
   void Generate(const std::vector<std::int64_t>& ids, const tsr_generate_options& options,
                 const OnToken& on_token) {
     Caught caught{&on_token, nullptr};
-    Finish(tsr_generate(handle_, ids.data(), ids.size(), &options, Call, &caught), caught);
+    Finish(tsr_generate(handle_, ids.data(), ids.size(), internal::Sized(options).get(), Call, &caught), caught);
   }
 
   // The token that follows.
   std::int64_t Step(const std::vector<std::int64_t>& ids,
                     const tsr_generate_options& options = Options<tsr_generate_options>()) {
     std::int64_t next = 0;
-    Check(tsr_step(handle_, ids.data(), ids.size(), &options, &next, nullptr, 0));
+    Check(tsr_step(handle_, ids.data(), ids.size(), internal::Sized(options).get(), &next, nullptr, 0));
     return next;
   }
 
@@ -237,7 +252,7 @@ class Context {
   void Chat(std::string_view messages, const tsr_generate_options& options,
             const OnToken& on_token) {
     Caught caught{&on_token, nullptr};
-    Finish(tsr_chat(handle_, messages.data(), messages.size(), &options, Call, &caught), caught);
+    Finish(tsr_chat(handle_, messages.data(), messages.size(), internal::Sized(options).get(), Call, &caught), caught);
   }
 
   tsr_context* handle() const { return handle_; }

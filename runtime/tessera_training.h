@@ -90,12 +90,14 @@ typedef struct tsr_train_info {
 tsr_status* tsr_train_describe(tsr_trainer* trainer, tsr_train_info* info);
 
 /* Writes a folder that tsr_model_load, the `tessera` command and transformers load; with an adapter
- * PEFT's folder of it (tsr_load_options.adapters). One that exists is replaced at once, when the
- * new one is whole. */
+ * PEFT's folder of it (tsr_load_options.adapters). A model's folder that exists is replaced at
+ * once, with all that it holds, when the new one is whole; an empty folder, too. Any other folder,
+ * and a file, is refused (TSR_INVALID_ARGUMENT). */
 tsr_status* tsr_train_save(tsr_trainer* trainer, const char* folder);
 
 /* All that training goes on from (parameters, the optimizer's state, counts, the learning rate), in
- * a directory that is there whole or not at all. Not between the batches of an update. A trainer
+ * a directory that is there whole or not at all; one that exists is replaced where it is empty or a
+ * checkpoint's, and refused otherwise. Not between the batches of an update. A trainer
  * made alike goes on with the same bits. */
 tsr_status* tsr_train_save_checkpoint(tsr_trainer* trainer, const char* directory);
 tsr_status* tsr_train_load_checkpoint(tsr_trainer* trainer, const char* directory);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Texts and pictures as a model takes them.
-#include <limits>
+#include <algorithm>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -63,9 +63,12 @@ Status Detokenize(const tsr_model* model, const int64_t* ids, size_t n,
                            OptionsOf(given, "tsr_detokenize_options"));
   TESSERA_RETURN_IF_ERROR(CheckFlag(options.skip_special, "tsr_detokenize_options: skip_special"));
   TESSERA_ASSIGN_OR_RETURN(const data::Tokenizer* const tokenizer, TokenizerOf(*model));
+  // Either may know more: rows of the model that no token uses, tokens that the model has no rows
+  // of.
+  const int64_t known = std::max(tokenizer->vocab_size(), model->model->vocab_size());
   std::vector<int32_t> narrow;
   for (size_t i = 0; i < n; ++i) {
-    if (ids[i] < 0 || ids[i] > std::numeric_limits<int32_t>::max()) {
+    if (ids[i] < 0 || ids[i] >= known) {
       return InvalidArgument("ids: ", ids[i], " (position ", i, ") is no token");
     }
     narrow.push_back(static_cast<int32_t>(ids[i]));

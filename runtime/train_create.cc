@@ -6,6 +6,7 @@
 
 #include "base/file.h"
 #include "base/json_text.h"
+#include "base/nearest_name.h"
 #include "core/execution_context.h"
 #include "models/family.h"
 #include "models/hub/adapter.h"
@@ -97,6 +98,14 @@ Status AttachInto(tsr_trainer* trainer, const std::string& base, const char* ada
     return InvalidArgument(source, ": a prefix is for `tessera train`; here are LoRA, rsLoRA and ",
                            "DoRA");
   }
+  // The file of an adapter may have keys of other programs; here each is asked for.
+  std::vector<std::string> known;
+  const nlohmann::ordered_json whole = config.ToJson(/*fan_in_fan_out=*/false);
+  for (const auto& [key, value] : whole.items()) known.push_back(key);
+  for (const auto& [key, value] : keys.items()) {
+    if (whole.contains(key)) continue;
+    return InvalidArgument(source, ": there is no '", key, "'", DidYouMean(key, known));
+  }
   config.base_model_name_or_path = base;
   auto attached = models::AttachAdapter(*trainer->model, config);
   if (!attached.ok()) {
@@ -105,6 +114,24 @@ Status AttachInto(tsr_trainer* trainer, const std::string& base, const char* ada
   trainer->adapter = *std::move(attached);
   trainer->adapter_config = std::move(config);
   models::TrainOnly(*trainer->model, trainer->adapter);
+  return OkStatus();
+}
+
+// A key that the configuration does not have may be one of the family's that its file leaves out:
+// that is warned of, but what is written like a key that is there is a mistake.
+Status CheckChanges(const json& changes, const json& config, const std::string& folder) {
+  std::vector<std::string> known = {"architectures", "num_labels", "id2label", "label2id",
+                                    "problem_type"};
+  for (const auto& [key, value] : config.items()) known.push_back(key);
+  for (const auto& [key, value] : changes.items()) {
+    if (std::ranges::find(known, key) != known.end()) continue;
+    const std::string line = Concat(kOptions, ": config_changes: the configuration of ", folder,
+                                    " has no key '", key, "'");
+    if (const std::string near = DidYouMean(key, known); !near.empty()) {
+      return InvalidArgument(line, near);
+    }
+    LogWarning(line);
+  }
   return OkStatus();
 }
 
@@ -118,6 +145,7 @@ Status LoadInto(tsr_trainer* trainer, const std::string& model, const tsr_train_
                                .spec = options.tokenizer == nullptr ? "" : options.tokenizer}));
   TESSERA_ASSIGN_OR_RETURN(const json asked,
                            ObjectOf(options.config_changes, Concat(kOptions, ": config_changes")));
+  TESSERA_RETURN_IF_ERROR(CheckChanges(asked, described.config, described.folder));
   described.Change(asked);
   trainer->tokenizer = std::move(described.tokenizer);
   models::LoadOptions load;

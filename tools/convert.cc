@@ -20,6 +20,7 @@
 #include "models/hub/convert_model.h"
 #include "models/hub/gguf/convert_gguf.h"
 #include "models/hub/gguf/gguf_file.h"
+#include "models/hub/replaceable_folder.h"
 #include "models/hub/save_model.h"
 #include "models/hub/weight_files.h"
 #include "ops/quantized/quantized_matrix.h"
@@ -69,18 +70,6 @@ std::optional<int64_t> ParseBytes(std::string_view text) {
 
 bool IsGguf(const std::string& path) { return path.ends_with(".gguf"); }
 
-// A folder is replaced as a whole: only one that holds a model, and nobody's other files.
-Status CheckReplaced(const std::string& folder) {
-  if (!PathExists(folder)) return OkStatus();
-  if (!IsDirectory(folder)) return InvalidArgument(folder, ": is a file, no folder");
-  if (PathExists(JoinPath(folder, "config.json"))) return OkStatus();
-  TESSERA_ASSIGN_OR_RETURN(const std::vector<std::string> names, ListDirectory(folder));
-  if (names.empty()) return OkStatus();
-  return InvalidArgument(folder,
-                         ": has no config.json, so it is no model's folder, and --overwrite ",
-                         "would remove '", names[0], "'; remove the folder yourself");
-}
-
 Status Claim(const ConvertFlags& flags, std::optional<OutputLock>* lock) {
   ClaimOptions claim = {.reads = {flags.from, flags.adapter, flags.base},
                         .overwrite = flags.overwrite,
@@ -88,7 +77,7 @@ Status Claim(const ConvertFlags& flags, std::optional<OutputLock>* lock) {
   if (IsGguf(flags.to)) {
     claim.is_own = models::IsConvertedGguf;
   } else {
-    TESSERA_RETURN_IF_ERROR(flags.overwrite ? CheckReplaced(flags.to)
+    TESSERA_RETURN_IF_ERROR(flags.overwrite ? models::CheckReplaceableModel(flags.to)
                                             : models::CheckIsNew(flags.to));
   }
   return ClaimOutput(flags.to, claim, lock);

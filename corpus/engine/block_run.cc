@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <chrono>
 #include <future>
+#include <set>
 #include <utility>
 
 #include "base/file.h"
@@ -124,9 +125,18 @@ std::optional<json> ReadJournal(const BlockRun& run, const json& made_from) {
   return *std::move(journal);
 }
 
+// All outputs of the step so far: this run may be one of its parts, and their journals lie under
+// one name where the first output is the same.
+std::set<std::string> WrittenBy(const BlockRun& run) {
+  std::set<std::string> written = FilesInJournal(JournalOf(run));
+  written.insert(run.outputs.begin(), run.outputs.end());
+  return written;
+}
+
 Status WriteJournal(const BlockRun& run, const json& made_from, const Progress& progress,
                     bool done) {
   const json journal = {{"made_from", made_from},
+                        {"written", WrittenBy(run)},
                         {"done", done},
                         {"position", progress.position.ToJson()},
                         {"lengths", progress.lengths},
@@ -380,6 +390,21 @@ class Runner {
 
 }  // namespace
 
+std::set<std::string> FilesInJournal(const std::string& journal) {
+  std::set<std::string> files;
+  const auto read = ReadJsonFile(journal);
+  if (!read.ok() || !read->is_object()) return files;
+  const json made_from = read->value("made_from", json::object());
+  for (const json& list : {read->value("written", json()),
+                           made_from.is_object() ? made_from.value("outputs", json()) : json()}) {
+    if (!list.is_array()) continue;
+    for (const json& file : list) {
+      if (file.is_string()) files.insert(file.get<std::string>());
+    }
+  }
+  return files;
+}
+
 StatusOr<Counts> RunBlocks(const BlockRun& run, const RunContext& context) {
   return Runner(run, context).Run();
 }
@@ -408,10 +433,15 @@ Status MarkDone(const BlockRun& run, const Counts& counts) {
 StatusOr<Counts> RunOnce(const BlockRun& run, const std::string& folder, const RunContext& context,
                          const std::function<StatusOr<Counts>()>& body) {
   StatusOr<Counts> counts = FindDone(run);
-  // A journal, so that the folder of a run that fails is known as a step's own (StepOutputs::Take).
+  // A journal, so that the folder and the outputs of a run that fails are known as a step's own
+  // (StepOutputs::Take).
   if (!counts.ok()) {
     TESSERA_RETURN_IF_ERROR(OnFirstRank(context, [&]() -> Status {
-      if (PathExists(JournalOf(run))) return OkStatus();
+      const std::set<std::string> known = FilesInJournal(JournalOf(run));
+      if (std::ranges::all_of(run.outputs,
+                              [&](const std::string& file) { return known.contains(file); })) {
+        return OkStatus();
+      }
       TESSERA_ASSIGN_OR_RETURN(const json made_from, MadeFrom(run));
       Progress nothing;
       nothing.lengths.assign(run.outputs.size(), 0);

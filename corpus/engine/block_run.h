@@ -26,6 +26,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -74,6 +75,10 @@ StatusOr<Counts> FindDone(const BlockRun& run);
 
 // The outputs are those of `run`, whoever wrote them: FindDone will say so.
 Status MarkDone(const BlockRun& run, const Counts& counts);
+
+// The files that a step has written or is about to write, by its journal; none where that cannot be
+// read.
+std::set<std::string> FilesInJournal(const std::string& journal);
 
 // Calls `body`, which has to make `run` done, unless it is done already. What `body` keeps in
 // `folder` goes then.

@@ -163,6 +163,36 @@ TEST_F(BlockRunTest, GoesOnWhereItWas) {
             Content(Path("parts.jsonl.gz.dropped.tsv")));
 }
 
+// What a step writes beside its main output has appeared when the step fails, while the journal is
+// that of a part: the file stays the step's own, which may replace it.
+TEST_F(BlockRunTest, TheJournalOfAPartNamesAllThatTheStepWrites) {
+  BlockRun whole;
+  whole.name = "test";
+  whole.inputs = {Path("a.jsonl")};
+  whole.outputs = {Path("out.bin"), Path("out.idx")};
+  BlockRun part = whole;
+  part.outputs = {Path("out.bin"), Path("work/lengths")};
+  part.work = [](const Block& block, BlockResult* result) {
+    result->outputs[0] = std::string(block.bytes);
+    return OkStatus();
+  };
+  const auto run = [&](const Status& end) {
+    return RunThrough(whole, {part}, Path("work"), {}, [&] {
+      std::ofstream(Path("out.idx")) << "index";
+      return end;
+    });
+  };
+  EXPECT_EQ(Message(run(Internal("full")).status()), "full");
+  ASSERT_TRUE(PathExists(Path("out.idx")));
+  EXPECT_TRUE(FilesInJournal(Path("out.bin") + ".journal").contains(Path("out.idx")));
+  EXPECT_TRUE(run(OkStatus()).ok());
+  EXPECT_TRUE(FindDone(whole).ok());
+  // Of an output that another run of the step wrote, and did not name.
+  whole.outputs.push_back(Path("pairs"));
+  EXPECT_EQ(Message(run(Internal("full")).status()), "full");
+  EXPECT_TRUE(FilesInJournal(Path("out.bin") + ".journal").contains(Path("pairs")));
+}
+
 TEST_F(BlockRunTest, WhatIsDoneAndUnchangedIsNotDoneAgain) {
   ASSERT_TRUE(Run("out.jsonl").ok());
   const auto time = fs::last_write_time(Path("out.jsonl"));

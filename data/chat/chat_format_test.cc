@@ -182,7 +182,7 @@ TEST_F(ChatFormatTest, BadRecordsAreNamed) {
   };
   EXPECT_EQ(failure("{\"messages\": [{\"role\": \"user\"}]}\n{\"text\": 1}"),
             ":2: has none of 'messages', 'conversations' and 'instruction'");
-  EXPECT_EQ(failure("{\"messages\": []}"), ":1: 'messages' must be a list of messages");
+  EXPECT_EQ(failure("{\"messages\": []}"), ":1: 'messages' is empty");
   EXPECT_EQ(failure("{\"messages\": [{}]}"), ":1: messages[0] must be an object with a 'role'");
   EXPECT_EQ(failure(R"({"conversations": [{"from": "me", "value": "x"}]})"),
             ":1: conversations[0] is from \"me\", expected human, gpt, system, function_call or "

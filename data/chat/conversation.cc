@@ -50,9 +50,10 @@ StatusOr<Json> CallingMessage(const Json& value, const std::string& where) {
 }
 
 Status CheckMessages(const Json& messages, const std::string& where) {
-  if (!messages.is_array() || messages.empty()) {
+  if (!messages.is_array()) {
     return InvalidArgument(where, ": 'messages' must be a list of messages");
   }
+  if (messages.empty()) return InvalidArgument(where, ": 'messages' is empty");
   for (size_t i = 0; i < messages.size(); ++i) {
     const Json& message = messages[i];
     if (!message.is_object() || !Has(message, "role") || !message["role"].is_string()) {

@@ -13,6 +13,7 @@
 
 #include "base/checksum.h"
 #include "base/error.h"
+#include "base/output_files.h"
 #include "core/safetensors.h"
 #include "dist/comm/agreement.h"
 #include "nlohmann/json.hpp"
@@ -188,7 +189,8 @@ StatusOr<CheckpointWriter> CheckpointWriter::Begin(const std::string& directory,
   const int maker = makers.empty() ? 0 : makers[static_cast<size_t>(world.rank())];
   Status status;
   if (world.rank() == maker) {
-    StatusOr<AtomicDirectory> made = AtomicDirectory::Create(directory);
+    status = CheckReplaceable(directory, {kIndexFile}, "a checkpoint's folder");
+    StatusOr<AtomicDirectory> made = status.ok() ? AtomicDirectory::Create(directory) : status;
     status = made.status();
     if (made.ok()) {
       writer.temporary_.emplace(*std::move(made));

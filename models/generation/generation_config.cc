@@ -34,8 +34,8 @@ constexpr double kMostBias = 100;
            "well")
       .Add("temperature", &G::temperature,
            "sample with this temperature; 0 takes the likeliest token", {.least = 0, .type = "T"})
-      .Add("top_k", &G::top_k, "sample among the K likeliest tokens; 0: all",
-           {.least = 0, .type = "K"})
+      .Add("top_k", &G::top_k, "sample among the K likeliest tokens; 0 or -1: all",
+           {.least = -1, .type = "K"})
       .Add("top_p", &G::top_p, "sample among the likeliest tokens that reach probability P; 1: all",
            {.least = 0, .most = 1, .type = "P"})
       .Add("min_p", &G::min_p,

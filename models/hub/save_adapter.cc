@@ -9,6 +9,7 @@
 #include "core/safetensors.h"
 #include "models/hub/adapter.h"
 #include "models/hub/adapter_terms.h"
+#include "models/hub/replaceable_folder.h"
 #include "nlohmann/json.hpp"
 #include "ops/elementwise/elementwise.h"
 #include "ops/view/view.h"
@@ -106,6 +107,7 @@ Status WriteFolder(const std::string& folder, const nlohmann::ordered_json& conf
                    const std::vector<SafetensorsEntry>& entries,
                    const std::function<StatusOr<Tensor>(size_t)>& tensor_of,
                    const SaveAdapterOptions& options) {
+  TESSERA_RETURN_IF_ERROR(CheckReplaceableModel(folder));
   TESSERA_ASSIGN_OR_RETURN(AtomicDirectory directory, AtomicDirectory::Create(folder));
   const std::string& path = directory.temporary_path();
   TESSERA_RETURN_IF_ERROR(

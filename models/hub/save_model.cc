@@ -13,6 +13,7 @@
 #include "core/safetensors.h"
 #include "models/family.h"
 #include "models/hub/quantized_entries.h"
+#include "models/hub/replaceable_folder.h"
 #include "models/hub/weight_files.h"
 #include "nlohmann/json.hpp"
 
@@ -248,6 +249,7 @@ Status SaveModel(Model& model, const std::string& folder, const data::Tokenizer*
     }
     return OkStatus();
   }
+  TESSERA_RETURN_IF_ERROR(CheckReplaceableModel(folder));
   TESSERA_ASSIGN_OR_RETURN(AtomicDirectory directory, AtomicDirectory::Create(folder));
   const std::string& path = directory.temporary_path();
   const DType dtype = entries.empty() ? DType::kFloat32 : entries[0].parameter->tensor.dtype();

@@ -152,6 +152,13 @@ Tensor ExtremumShare(const Tensor& g, const Tensor& a, const Tensor& b, Comparis
 // A number beside x, of no dims, so that x keeps its own.
 Tensor NumberLike(const Tensor& x, double value) { return Full({}, value, x.dtype(), x.device()); }
 
+// The same where the dtype can hold it: a fraction beside whole numbers is refused.
+Tensor NumberBeside(const Tensor& x, double value, const char* operation) {
+  TESSERA_CHECK(IsFloating(x.dtype()) || value == std::floor(value), operation, value, " beside ",
+                x, " is no whole number; Cast the tensor to a floating dtype first");
+  return NumberLike(x, value);
+}
+
 // Of a mask it gives int64.
 Tensor AffineOfIntegers(const Tensor& x, double scale, double shift) {
   TESSERA_CHECK(scale == std::floor(scale) && shift == std::floor(shift), "affine", x, " * ", scale,
@@ -359,11 +366,11 @@ Tensor Where(const Tensor& condition, const Tensor& given_a, const Tensor& given
 }
 
 Tensor Where(const Tensor& condition, const Tensor& a, double b) {
-  return Where(condition, a, NumberLike(a, b));
+  return Where(condition, a, NumberBeside(a, b, "where"));
 }
 
 Tensor Where(const Tensor& condition, double a, const Tensor& b) {
-  return Where(condition, NumberLike(b, a), b);
+  return Where(condition, NumberBeside(b, a, "where"), b);
 }
 
 Tensor Where(const Tensor& condition, double a, double b, DType dtype) {

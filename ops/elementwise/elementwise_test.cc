@@ -341,6 +341,15 @@ TEST(ElementwiseTest, WhereAndMaskedFill) {
             (std::vector<int64_t>{1, -1, -1, 1, 1, -1}));
 }
 
+TEST(ElementwiseTest, FractionsBesideWholeNumbersAreRefused) {
+  const Tensor mask = Tensor::FromVector<uint8_t>({1, 0}, {2});
+  const Tensor whole = Tensor::FromVector<int64_t>({7, 8}, {2});
+  EXPECT_THROW(Where(mask, whole, 0.5), Error);
+  EXPECT_THROW(Where(mask, 0.5, whole), Error);
+  EXPECT_THROW(MaskedFill(whole, mask, -0.5), Error);
+  EXPECT_EQ(Where(mask, whole, 3).ToVector<int64_t>(), (std::vector<int64_t>{7, 3}));
+}
+
 TEST(ElementwiseTest, ComparisonsAndNan) {
   const float nan = std::numeric_limits<float>::quiet_NaN();
   const Tensor a = Tensor::FromVector<float>({1, 2, nan}, {3});

@@ -14,7 +14,7 @@ from ctypes import POINTER, byref, c_int64, c_size_t, c_void_p, sizeof
 from typing import Any, Callable, NamedTuple, Optional, Union
 
 from . import _library as c
-from ._library import Code, Error, call, library, text_or_null
+from ._library import Code, Error, call, library, text_or_null, utf8
 
 Prompt = Union[str, Sequence[int]]
 # A list of messages, or a dict with `messages` and `tools`.
@@ -69,7 +69,10 @@ class Generated(NamedTuple):
     tokens: list[Token]
 
 def ids_array(ids: Sequence[int]) -> Any:
-    return (c_int64 * max(len(ids), 1))(*ids)
+    if isinstance(ids, (str, bytes)) or not hasattr(ids, "__len__"):
+        raise Error(f"{ids!r} is not a list of token ids", Code.INVALID_ARGUMENT)
+    checked = [c.given(c_int64, "a token id", one) for one in ids]
+    return (c_int64 * max(len(checked), 1))(*checked)
 
 
 class Own:
@@ -116,7 +119,7 @@ class Contexts:
             idle = self._idle_of(place)
             if idle:
                 context = c_void_p(idle.pop().value)
-            elif isinstance(place, int):
+            elif not isinstance(place, Own):
                 context = self._create(model, place, 0)
             elif place.closed:
                 raise Error("Context: it is closed", Code.INVALID_ARGUMENT)
@@ -162,7 +165,7 @@ class Contexts:
             call("tsr_context_release", own.idle.pop())
 
     def _idle_of(self, place: Place) -> list[c_void_p]:
-        return self._idle.setdefault(place, []) if isinstance(place, int) else place.idle
+        return place.idle if isinstance(place, Own) else self._idle.setdefault(place, [])
 
     def _create(self, model: c_void_p, adapter: int, kept_texts: int) -> c_void_p:
         options = c.tsr_context_options(
@@ -374,7 +377,7 @@ def options_of(
     )
     for name, value in settings.items():
         for text in _texts_of(value):
-            call("tsr_generate_options_set", byref(options), name.encode(), text.encode())
+            call("tsr_generate_options_set", byref(options), utf8(name), utf8(text))
     return options
 
 
@@ -385,7 +388,14 @@ def _texts_of(value: Setting) -> list[str]:
         return [value]
     if isinstance(value, (list, tuple)) and value and all(isinstance(one, str) for one in value):
         return list(value)
-    return [json.dumps(value)]
+    return [json.dumps(value, default=_number_of)]
+
+
+def _number_of(value: Any) -> Any:
+    """NumPy's numbers and arrays, for JSON."""
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    raise Error(f"{value!r} is no value of a setting", Code.INVALID_ARGUMENT)
 
 
 def _generation(name: str, text: Any, length: int, options: Any) -> Run:
@@ -397,9 +407,10 @@ def _generation(name: str, text: Any, length: int, options: Any) -> Run:
 
 def continuation(prompt: Prompt, options: _GenerateOptions) -> Run:
     if isinstance(prompt, str):
-        data = prompt.encode()
+        data = utf8(prompt)
         return _generation("tsr_generate_text", data, len(data), options)
-    return _generation("tsr_generate", ids_array(prompt), len(prompt), options)
+    ids = ids_array(prompt)
+    return _generation("tsr_generate", ids, len(prompt), options)
 
 
 def answer(messages: Messages, options: _GenerateOptions) -> Run:

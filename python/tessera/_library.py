@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ctypes
 import enum
+import operator
 import os
 import pathlib
 from ctypes import POINTER, c_char_p, c_double, c_int, c_int64, c_size_t, c_uint64, c_void_p
@@ -60,13 +61,76 @@ class Error(Exception):
         self.code = code
 
 
+# ---- Values --------------------------------------------------------------------------------------
+# ctypes cuts numbers off that a C type cannot hold, and texts at a NUL; here both are refused.
+
+_SIGNED = (c_int, c_int64)
+_UNSIGNED = (c_size_t, c_uint64)
+
+
+def given(kind: Any, name: str, value: Any) -> Any:
+    """A value for a member or an argument of a C type; NumPy's numbers are taken as Python's."""
+    if isinstance(value, kind) if isinstance(kind, type) else False:
+        return value
+    if kind in _SIGNED or kind in _UNSIGNED:
+        return _whole(kind, name, value)
+    if kind is c_double and not isinstance(value, float):
+        try:
+            return float(value)
+        except (TypeError, ValueError):
+            raise Error(f"{name}: {value!r} is not a number", Code.INVALID_ARGUMENT) from None
+    if kind is c_char_p and isinstance(value, bytes):
+        return ended(value)
+    return value
+
+
+def _whole(kind: Any, name: str, value: Any) -> int:
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise Error(f"{name}: {value!r} is not a whole number", Code.INVALID_ARGUMENT) from None
+    bits = 8 * ctypes.sizeof(kind)
+    least, most = (-(1 << (bits - 1)), (1 << (bits - 1)) - 1)
+    if kind in _UNSIGNED:
+        least, most = 0, (1 << bits) - 1
+    if not least <= number <= most:
+        bound = f"less than {least}" if number < least else f"more than {most}"
+        raise Error(f"{name} is {number}, which is {bound}", Code.INVALID_ARGUMENT)
+    return number
+
+
+def ended(text: bytes) -> bytes:
+    """The bytes of a path or a setting, which C ends at the first NUL."""
+    if 0 in text:
+        shown = text.decode("utf-8", "replace")
+        raise Error(f"{shown!r} has a NUL character", Code.INVALID_ARGUMENT)
+    return text
+
+
+def utf8(text: str) -> bytes:
+    """The bytes of a text."""
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        raise Error(f"the text is not Unicode: {error.reason}", Code.INVALID_ARGUMENT) from None
+
+
 # ---- Structs -------------------------------------------------------------------------------------
+
+
+class _Struct(ctypes.Structure):
+    """A struct whose members are checked as they are set."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        kinds: Any = dict(self._fields_)
+        super().__setattr__(name, given(kinds[name], name, value) if name in kinds else value)
+
 
 logger_type = ctypes.CFUNCTYPE(None, c_void_p, c_int, c_char_p)
 progress_type = ctypes.CFUNCTYPE(c_int, c_void_p, c_uint64, c_uint64)
 
 
-class tsr_configuration(ctypes.Structure):
+class tsr_configuration(_Struct):
     _fields_ = [
         ("size", c_size_t),
         ("allocator", c_void_p),
@@ -76,7 +140,7 @@ class tsr_configuration(ctypes.Structure):
     ]
 
 
-class tsr_named_tensor(ctypes.Structure):
+class tsr_named_tensor(_Struct):
     _fields_ = [
         ("name", c_char_p),
         ("dtype", c_int),
@@ -87,7 +151,7 @@ class tsr_named_tensor(ctypes.Structure):
     ]
 
 
-class tsr_load_options(ctypes.Structure):
+class tsr_load_options(_Struct):
     _fields_ = [
         ("size", c_size_t),
         ("dtype", c_int),
@@ -101,7 +165,7 @@ class tsr_load_options(ctypes.Structure):
     ]
 
 
-class tsr_model_info(ctypes.Structure):
+class tsr_model_info(_Struct):
     _fields_ = [
         ("size", c_size_t),
         ("model_type", c_char_p),
@@ -126,15 +190,15 @@ class tsr_model_info(ctypes.Structure):
     ]
 
 
-class tsr_tokenize_options(ctypes.Structure):
+class tsr_tokenize_options(_Struct):
     _fields_ = [("size", c_size_t), ("text_only", c_int), ("special_as_text", c_int)]
 
 
-class tsr_detokenize_options(ctypes.Structure):
+class tsr_detokenize_options(_Struct):
     _fields_ = [("size", c_size_t), ("skip_special", c_int)]
 
 
-class tsr_context_options(ctypes.Structure):
+class tsr_context_options(_Struct):
     _fields_ = [
         ("size", c_size_t),
         ("threads", c_int),
@@ -144,7 +208,7 @@ class tsr_context_options(ctypes.Structure):
     ]
 
 
-class tsr_context_info(ctypes.Structure):
+class tsr_context_info(_Struct):
     _fields_ = [
         ("size", c_size_t),
         ("kept_texts", c_int64),
@@ -158,7 +222,7 @@ class tsr_context_info(ctypes.Structure):
     ]
 
 
-class tsr_memory_info(ctypes.Structure):
+class tsr_memory_info(_Struct):
     _fields_ = [
         ("size", c_size_t),
         ("bytes", c_uint64),
@@ -167,11 +231,11 @@ class tsr_memory_info(ctypes.Structure):
     ]
 
 
-class tsr_forward_options(ctypes.Structure):
+class tsr_forward_options(_Struct):
     _fields_ = [("size", c_size_t), ("all_hidden_states", c_int)]
 
 
-class tsr_embed_options(ctypes.Structure):
+class tsr_embed_options(_Struct):
     _fields_ = [
         ("size", c_size_t),
         ("pooling", c_int),
@@ -181,11 +245,11 @@ class tsr_embed_options(ctypes.Structure):
     ]
 
 
-class tsr_logprob(ctypes.Structure):
+class tsr_logprob(_Struct):
     _fields_ = [("id", c_int64), ("logprob", c_double)]
 
 
-class tsr_logits(ctypes.Structure):
+class tsr_logits(_Struct):
     _fields_ = [
         ("size", c_size_t),
         ("ids", POINTER(c_int64)),
@@ -199,7 +263,7 @@ class tsr_logits(ctypes.Structure):
 logits_callback = ctypes.CFUNCTYPE(c_int, c_void_p, POINTER(tsr_logits))
 
 
-class tsr_generate_options(ctypes.Structure):
+class tsr_generate_options(_Struct):
     _fields_ = [
         ("size", c_size_t),
         ("max_new_tokens", c_int64),
@@ -221,7 +285,7 @@ class tsr_generate_options(ctypes.Structure):
     ]
 
 
-class tsr_token(ctypes.Structure):
+class tsr_token(_Struct):
     _fields_ = [
         ("size", c_size_t),
         ("id", c_int64),
@@ -235,7 +299,7 @@ class tsr_token(ctypes.Structure):
     ]
 
 
-class tsr_train_options(ctypes.Structure):
+class tsr_train_options(_Struct):
     _fields_ = [
         ("size", c_size_t),
         ("seed", c_uint64),
@@ -257,7 +321,7 @@ class tsr_train_options(ctypes.Structure):
     ]
 
 
-class tsr_train_info(ctypes.Structure):
+class tsr_train_info(_Struct):
     _fields_ = [
         ("size", c_size_t),
         ("updates", c_uint64),
@@ -446,7 +510,14 @@ def call(name: str, *arguments: Any) -> None:
     """Calls a function that returns a status; a failure is raised as Error."""
     if not hasattr(library, name):
         raise Error(f"{name}: this library has no training; load {_NAME}", Code.UNIMPLEMENTED)
-    status = getattr(library, name)(*arguments)
+    kinds = _STATUS_FUNCTIONS[name]
+    checked = list(arguments)
+    for i, kind in enumerate(kinds):
+        # A text with its length behind it may have any bytes.
+        measured = kind is c_char_p and kinds[i + 1 : i + 2] == [c_size_t]
+        if not measured and i < len(checked):
+            checked[i] = given(kind, name, checked[i])
+    status = getattr(library, name)(*checked)
     if status is None:
         return
     message = library.tsr_status_message(status).decode("utf-8", "replace")
@@ -488,7 +559,7 @@ def memory() -> MemoryInfo:
 
 
 def text_or_null(text: Optional[str]) -> Optional[bytes]:
-    return None if text is None else text.encode()
+    return None if text is None else utf8(text)
 
 
 _logger: Any = None  # what the library calls must live as long as it may call it

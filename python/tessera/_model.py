@@ -29,7 +29,7 @@ from ._generation import (
     logprobs_of,
     options_of,
 )
-from ._library import Code, Error, call, library, text_or_null
+from ._library import Code, Error, call, library, text_or_null, utf8
 from ._tensor import Results, Tensor, dtype_number, floats, named_tensors, tensors_of
 
 Path = Union[str, "os.PathLike[str]"]
@@ -147,7 +147,9 @@ class Model:
                 raised.append(error)
                 return 1
 
-        folders = [os.fsencode(adapter) for adapter in adapters]
+        if isinstance(adapters, (str, bytes, os.PathLike)):
+            raise Error("adapters: give a list of folders", Code.INVALID_ARGUMENT)
+        folders = [c.ended(os.fsencode(adapter)) for adapter in adapters]
         options = c.tsr_load_options(
             size=sizeof(c.tsr_load_options),
             dtype=dtype_number(dtype),
@@ -232,7 +234,7 @@ class Model:
 
         Example: `ids = model.encode("Once upon a time")`
         """
-        data = text.encode()
+        data = utf8(text)
         options = c.tsr_tokenize_options(
             size=sizeof(c.tsr_tokenize_options),
             text_only=int(text_only),
@@ -481,7 +483,7 @@ class Model:
         end = (byref(options), vector._address, vector.shape[0])
         with self._contexts.taken(adapter) as context:
             if isinstance(text, str):
-                data = text.encode()
+                data = utf8(text)
                 call("tsr_embed_text", context, data, len(data), *end)
             else:
                 call("tsr_embed", context, ids_array(text), len(text), *end)
@@ -492,8 +494,8 @@ class Model:
 
         Example: `scores = model.rerank("Who wrote it?", ["Page one.", "Page two."])`
         """
-        asked = query.encode()
-        texts = [document.encode() for document in documents]
+        asked = utf8(query)
+        texts = [utf8(document) for document in documents]
         n = len(texts)
         scores = (ctypes.c_double * max(n, 1))()
         with self._contexts.taken(adapter) as context:

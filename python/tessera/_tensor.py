@@ -124,7 +124,10 @@ class Tensor:
 
     def __array__(self, dtype: Any = None, copy: Optional[bool] = None) -> Any:
         array = self.numpy()
-        if dtype is not None and array.dtype != dtype:
+        converts = dtype is not None and array.dtype != dtype
+        if copy is False and (converts or self.dtype == "bfloat16"):
+            raise ValueError(f"an array of {array.dtype if dtype is None else dtype} needs a copy")
+        if converts:
             return array.astype(dtype)
         return array.copy() if copy else array
 
@@ -291,7 +294,10 @@ def from_dlpack(source: Any) -> Tensor:
             f"from_dlpack: the tensor is on device {device[0]} of DLPack; move it to the CPU",
             Code.INVALID_ARGUMENT,
         )
-    capsule = source.__dlpack__()
+    try:
+        capsule = source.__dlpack__()
+    except (BufferError, TypeError) as error:
+        raise Error(f"from_dlpack: {error}", Code.INVALID_ARGUMENT) from None
     if not _is_capsule(capsule, _NEW):
         raise Error("from_dlpack: the capsule is used, or of another kind", Code.INVALID_ARGUMENT)
     imported = _Imported(_of_capsule(capsule, _NEW))
@@ -347,6 +353,9 @@ def _dense(
     return _of_bytes(b"".join(pieces), shape, dtype)
 
 
+_SWAPPED = (("i", 8), ("f", 2), ("f", 4), ("f", 8))  # in the other order of bytes
+
+
 def _of_interface(interface: Mapping[str, Any], owner: object) -> Optional[Tensor]:
     """By NumPy's __array_interface__, which also shows arrays that may not be written to."""
     data = interface.get("data")
@@ -362,6 +371,11 @@ def _of_interface(interface: Mapping[str, Any], owner: object) -> Optional[Tenso
                 name,
                 owner,
             )
+    # Other whole numbers and orders of bytes, as the nearest that there is.
+    kind, size = interface["typestr"][1], int(interface["typestr"][2:])
+    if hasattr(owner, "astype") and (kind in "iu" and size < 8 or (kind, size) in _SWAPPED):
+        nearest = owner.astype("<i8" if kind in "iu" else f"<f{size}")
+        return _of_interface(nearest.__array_interface__, nearest)
     raise Error(
         f"as_tensor: elements of NumPy's type '{interface['typestr']}' are none that models take",
         Code.INVALID_ARGUMENT,
@@ -381,11 +395,13 @@ def _of_lists(values: Any, dtype: Optional[str]) -> Tensor:
     def collect(value: Any, at: int) -> None:
         if at == len(shape):
             if not isinstance(value, (bool, int, float)):
-                raise TypeError(f"as_tensor: {type(value).__name__} is not a number")
+                raise Error(
+                    f"as_tensor: {type(value).__name__} is not a number", Code.INVALID_ARGUMENT
+                )
             flat.append(value)
             return
         if not isinstance(value, (list, tuple)) or len(value) != shape[at]:
-            raise ValueError("as_tensor: lists of unequal lengths")
+            raise Error("as_tensor: lists of unequal lengths", Code.INVALID_ARGUMENT)
         for one in value:
             collect(one, at + 1)
 
@@ -400,7 +416,10 @@ def _of_lists(values: Any, dtype: Optional[str]) -> Tensor:
     if dtype == "bfloat16":
         raise Error("as_tensor: lists become float32, not bfloat16", Code.UNIMPLEMENTED)
     dtype_number(dtype)
-    data = struct.pack(f"<{len(flat)}{_DTYPES[dtype].format}", *flat)
+    try:
+        data = struct.pack(f"<{len(flat)}{_DTYPES[dtype].format}", *flat)
+    except (struct.error, OverflowError) as error:
+        raise Error(f"as_tensor: {dtype}: {error}", Code.INVALID_ARGUMENT) from None
     return _of_bytes(data, tuple(shape), dtype)
 
 

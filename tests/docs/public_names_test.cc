@@ -204,6 +204,22 @@ TEST(PublicNamesTest, EveryListedHeaderIsThere) {
   EXPECT_EQ(listed, there.size());
 }
 
+// A program that was given the package can include what the table of operations names.
+TEST(PublicNamesTest, OperationsAreInPublicHeaders) {
+  std::set<std::string> there;
+  std::istringstream paths(ReadText("tools/packaging/headers.list"));
+  for (std::string path; std::getline(paths, path);) there.insert(path);
+  const std::string page = ReadText("docs/operations.md");
+  int named = 0;
+  for (size_t end = page.find(".h`"); end != std::string::npos; end = page.find(".h`", end + 1)) {
+    const size_t begin = page.rfind('`', end) + 1;
+    const std::string path = page.substr(begin, end + 2 - begin);
+    ++named;
+    EXPECT_TRUE(there.contains(path)) << path;
+  }
+  EXPECT_GT(named, 50);
+}
+
 TEST(PublicNamesTest, ANameWithoutACommentIsFound) {
   const std::string header = R"(// Opens. Named() is what it is about.
 #ifndef A_H_

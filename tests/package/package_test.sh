@@ -62,7 +62,7 @@ ldd "$tessera" "$prefix"/lib/*.so | grep -vF "$prefix" |
   --out gpt >train.log 2>&1 || { cat train.log; exit 1; }
 ids=$("$tessera" generate --model gpt/model --ids 72,105 --max-new-tokens 3)
 
-for text in LICENSE NOTICE; do
+for text in LICENSE NOTICE README.md docs/embedding.md docs/models/experts.md examples/bigram.cc examples/embed/family.c; do
   [ -s "$prefix/share/doc/tessera/$text" ] || fail "the prefix has no $text"
 done
 

@@ -117,6 +117,37 @@ class ModelTest(unittest.TestCase):
         self.assertEqual(text.end, "length")
         self.assertEqual(self.model.generate("Hi", max_new_tokens=8), text.text)
 
+    def test_values_are_not_cut_off(self):
+        """What a C type cannot hold, or a C string, is refused; NumPy's numbers are numbers."""
+        for call in [
+            lambda: self.model.generate([2**64 + 84], max_new_tokens=1),
+            lambda: self.model.decode([2**64 + 65]),
+            lambda: self.model.decode([self.model.info.vocab_size]),
+            lambda: self.model.generate("Hi", adapter=2**32),
+            lambda: self.model.context(2**64 + 1),
+            lambda: tessera.Model(MODEL, threads=2**32 + 1).generate("Hi"),
+            lambda: tessera.Model(MODEL, memory_limit=-1).generate("Hi"),
+            lambda: tessera.Model(MODEL + "\0x"),
+            lambda: tessera.Model(MODEL, tokenizer="byte\0x"),
+            lambda: tessera.Model(MODEL, adapters=MODEL),
+            lambda: self.model.generate("Hi", stop_strings=["h\0z"]),
+            lambda: self.model.generate(None),
+            lambda: self.model.generate("\ud800"),
+            lambda: tessera.as_tensor([[1, 2], [3]]),
+            lambda: tessera.as_tensor([2**63]),
+        ]:
+            with self.assertRaises(tessera.Error) as raised:
+                call()
+            self.assertIs(raised.exception.code, tessera.Code.INVALID_ARGUMENT)
+
+        class Index:
+            def __index__(self):
+                return 2
+
+        text = self.model.generate_texts([Index(), 105], max_new_tokens=2, top_k=-1)[0]
+        self.assertEqual(text, self.model.generate_texts([2, 105], max_new_tokens=2)[0])
+        self.assertEqual(len(self.model.generate_texts("a\0b", max_new_tokens=2)[0].ids), 2)
+
     def test_settings(self):
         """Settings of every kind arrive."""
         forced = self.model.generate_texts("Hi", max_new_tokens=3, logit_bias={65: 100.0})

@@ -340,6 +340,35 @@ TEST(TrainingTest, AnUpdateThatIsNotFiniteIsLeftOut) {
   EXPECT_LT(LossOf(trainer.get(), batch), before);
 }
 
+// Saving replaces a model, and nothing else.
+TEST(TrainingTest, SavingReplacesNobodysFiles) {
+  const std::string folder = SmallModelFolder("gpt2");
+  const TrainerHandle trainer = Trainer(folder, Options());
+  const std::string root = testing::TempDir() + "/saving";
+  std::filesystem::remove_all(root);
+  std::filesystem::create_directories(root + "/photos/a");
+  std::ofstream(root + "/photos/a/1.jpg") << "a picture";
+  std::ofstream(root + "/program.c") << "int main;";
+  const auto refused = [&](tsr_status* status, const std::string& says) {
+    std::string message;
+    EXPECT_EQ(CodeOf(status, &message), TSR_INVALID_ARGUMENT);
+    EXPECT_NE(message.find(says), std::string::npos) << message;
+  };
+  for (const auto save : {tsr_train_save, tsr_train_save_checkpoint}) {
+    refused(save(trainer.get(), (root + "/program.c").c_str()), "program.c: is a file, no folder");
+    refused(save(trainer.get(), (root + "/photos").c_str()), "'a' in it would be lost");
+    const std::string fresh = root + (save == tsr_train_save ? "/model" : "/checkpoint");
+    std::filesystem::create_directories(fresh);
+    for (int i = 0; i < 2; ++i) EXPECT_EQ(CodeOf(save(trainer.get(), fresh.c_str())), TSR_OK);
+  }
+  // One is not the other.
+  refused(tsr_train_save(trainer.get(), (root + "/checkpoint").c_str()), "has no config.json");
+  refused(tsr_train_save_checkpoint(trainer.get(), (root + "/model").c_str()),
+          "has no checkpoint.json");
+  EXPECT_TRUE(std::filesystem::exists(root + "/photos/a/1.jpg"));
+  EXPECT_TRUE(std::filesystem::is_regular_file(root + "/program.c"));
+}
+
 struct Refused {
   const char* says;
   void (*change)(tsr_train_options* options);
@@ -359,9 +388,14 @@ TEST(TrainingTest, OptionsThatCannotBeAreNamed) {
            {"accumulation_steps is -1", [](auto* o) { o->accumulation_steps = -1; }},
            {"label_smoothing is 1", [](auto* o) { o->label_smoothing = 1; }},
            {"dtype 99", [](auto* o) { o->dtype = 99; }},
-           {"dtype 5", [](auto* o) { o->products = TSR_INT64; }},
+           {"dtype int64: models compute in", [](auto* o) { o->products = TSR_INT64; }},
            {"config_changes", [](auto* o) { o->config_changes = "nonsense"; }},
            {"n_embd", [](auto* o) { o->config_changes = "{\"n_embd\": -5}"; }},
+           {"no key 'n_hed'; did you mean 'n_head'?",
+            [](auto* o) { o->config_changes = "{\"n_hed\": 2}"; }},
+           {"adapter: there is no 'lora_alfa'; did you mean 'lora_alpha'?",
+            [](auto* o) { o->adapter = "{\"r\": 2, \"lora_alfa\": 64}"; }},
+           {"adapter: there is no 'lora_rank'", [](auto* o) { o->adapter = "{\"lora_rank\": 4}"; }},
            {"new_head is 2", [](auto* o) { o->new_head = 2; }},
            {"/nowhere", [](auto* o) { o->tokenizer = "/nowhere"; }},
            {"threads is -1", [](auto* o) { o->threads = -1; }},

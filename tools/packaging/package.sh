@@ -55,6 +55,11 @@ $command completion >"$prefix/share/bash-completion/completions/tessera"
 for text in LICENSE NOTICE; do install_file 644 $text "$prefix/share/doc/tessera/$text"; done
 $command --version --sbom >"$prefix/share/doc/tessera/tessera.spdx.json"
 
+# Guides and examples, beside each other as the guides link to the examples.
+for file in README.md CHANGELOG.md docs/*.md docs/*/* examples/*.* examples/*/*.*; do
+  install_file 644 "$file" "$prefix/share/doc/tessera/$file"
+done
+
 # For C: whatever the runtime has.
 for header in runtime/tessera*.h runtime/tessera*.hpp; do
   install_file 644 "$header" "$prefix/include/${header##*/}"
@@ -183,6 +188,7 @@ build_deb libtessera-cpp-dev libdevel \
   "deep learning framework: headers and archives for C++" "Replaces: libtessera-dev"
 into tessera bin "$prefix/bin/tessera"
 into tessera share "$prefix/share/man" "$prefix/share/bash-completion"
+into tessera share/doc/tessera "$prefix"/share/doc/tessera/{README.md,CHANGELOG.md,docs,examples}
 build_deb tessera science "$(dependencies "$prefix/bin/tessera")" \
   "deep learning framework: trains and runs transformers" "Recommends: openmpi-bin"
 

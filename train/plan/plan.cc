@@ -383,8 +383,16 @@ StatusOr<Work> WorkPerToken(const json& model, int64_t tokens) {
   nn::BuildContext dry;
   dry.device = Device::Meta();
   dry.initialise = false;
-  TESSERA_ASSIGN_OR_RETURN(const std::vector<double> costs,
-                           dist::ComputedBlockCosts(dist::BlocksOf(model, dry), tokens));
+  TESSERA_ASSIGN_OR_RETURN(const models::Family* const family, models::FamilyOf(model));
+  dist::BlockBuilder blocks = dist::BlocksOf(model, dry);
+  // Where blocks are not built one by one, the whole stands for each, and all count alike.
+  if (!family->has_stages) {
+    blocks = [&](int, int, Device) { return models::BuildModel(model, dry); };
+  }
+  TESSERA_ASSIGN_OR_RETURN(std::vector<double> costs, dist::ComputedBlockCosts(blocks, tokens));
+  if (!family->has_stages) {
+    for (double& cost : costs) cost /= static_cast<double>(costs.size());
+  }
   Work work;
   for (size_t b = 0; b < costs.size(); ++b) {
     work.products += costs[b];

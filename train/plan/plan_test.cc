@@ -9,11 +9,15 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <memory>
 #include <random>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "models/family.h"
 #include "nlohmann/json.hpp"
 #include "train/plan/fit.h"
 #include "train/plan/machine.h"
@@ -210,6 +214,29 @@ TEST_F(PlanTest, ExpertParallelRunsArePlanned) {
       EXPECT_GT(rank.peaks.at("save"), 0);
     }
   }
+}
+
+// A family whose blocks are not built one by one: its cost is the whole model's.
+TEST_F(PlanTest, FamiliesWithoutStagesArePlanned) {
+  models::Family family = **models::FamilyOf({{"model_type", "gpt2"}});
+  family.model_type = "gpt2_in_one";
+  family.presets = {};
+  family.has_stages = false;
+  ASSERT_TRUE(models::AddFamily(std::make_shared<models::Family>(std::move(family))).ok());
+  const std::string sizes =
+      R"("vocab_size": 257, "n_positions": 64, "n_embd": 32, "n_layer": 3, "n_head": 2})";
+  double flops[2] = {};
+  for (const bool in_one : {false, true}) {
+    const std::string folder = testing::TempDir() + (in_one ? "/in_one" : "/in_stages");
+    std::filesystem::create_directories(folder);
+    std::ofstream(folder + "/config.json")
+        << R"({"model_type": "gpt2)" << (in_one ? "_in_one" : "") << R"(", )" << sizes;
+    const auto plan = PlanOf(ConfigOf({{"model", folder}, {"tokenizer", "byte"}}), 1);
+    ASSERT_TRUE(plan.ok()) << Message(plan.status());
+    EXPECT_GT(plan->ranks.at(0).peak_bytes, 0);
+    flops[in_one ? 1 : 0] = plan->flops_per_token;
+  }
+  EXPECT_NEAR(flops[1], flops[0], 0.01 * flops[0]);
 }
 
 TEST_F(PlanTest, AStepTakesTheTimeOfItsParts) {

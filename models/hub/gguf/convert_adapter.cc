@@ -88,7 +88,7 @@ Status ConvertAdapterToGguf(const std::string& folder, const std::string& base,
       return InvalidArgument(folder, ": changes '", layer,
                              "': llama.cpp adds to no table but that of tokens");
     }
-    const auto read = [&](const std::string& matrix) -> StatusOr<Tensor> {
+    const auto read = [&adapter, &layer = layer](const std::string& matrix) -> StatusOr<Tensor> {
       TESSERA_ASSIGN_OR_RETURN(const Tensor t, adapter.Read(Concat(layer, ".", matrix)));
       return CastCopy(t, DType::kFloat32);
     };
