@@ -104,12 +104,19 @@ class GradContext {
  public:
   // Gradient that reached an output; undefined when none did (possible with several outputs only).
   // Its shape is the output's; it may be strided, its dtype is the output's.
-  const Tensor& grad(int output = 0) const { return (*grads_)[output]; }
+  const Tensor& grad(int output = 0) const {
+    CheckPlace(output, grads_->size(), "outputs");
+    return (*grads_)[output];
+  }
   // Whether input i takes part, so that work for others can be left out.
-  bool needs(int input) const { return (*needs_)[input]; }
+  bool needs(int input) const {
+    CheckPlace(input, needs_->size(), "inputs");
+    return (*needs_)[input];
+  }
   // The gradient of input i, in the input's shape, at most once per input. An undefined tensor says
   // that there is none; to say nothing for an input that needs a gradient is an error.
   void set(int input, Tensor grad) {
+    CheckPlace(input, results_->size(), "inputs");
     (*results_)[input] = std::move(grad);
     (*answered_)[input] = true;
   }
@@ -124,6 +131,10 @@ class GradContext {
 
  private:
   friend class Engine;
+  static void CheckPlace(int place, size_t count, const char* of) {
+    TESSERA_CHECK(place >= 0 && static_cast<size_t>(place) < count, "gradient", place,
+                  ": the operation has ", count, " ", of);
+  }
   const std::vector<std::shared_ptr<GradRecord>>* records_ = nullptr;
   const std::vector<Tensor>* grads_ = nullptr;
   const std::vector<bool>* needs_ = nullptr;

@@ -52,7 +52,7 @@ Tensor RequireGrad(const Tensor& t) {
 Tensor RequireGrad(const Tensor& t, DType grad_dtype) {
   TESSERA_CHECK(IsFloating(t.dtype()), "require_grad", t, " has no gradient: not a floating dtype");
   TESSERA_CHECK(!t.storage()->read_only(), "require_grad", t,
-                " cannot be trained: its bytes are those of a file that is only read");
+                " cannot be trained: its bytes are only read (a mapped file, or a const pointer)");
   TESSERA_CHECK(t.record() == nullptr || RecordOf(t)->node == nullptr, "require_grad", t,
                 " is the result of an operation; detach it first");
   if (t.record() == nullptr) {

@@ -8,6 +8,7 @@
 #include <array>
 #include <cstdint>
 #include <initializer_list>
+#include <string_view>
 #include <vector>
 
 #include "base/error.h"
@@ -15,6 +16,9 @@
 namespace tessera {
 
 inline constexpr int kMaxDims = 8;
+
+class Shape;
+inline TextBuilder& operator<<(TextBuilder& text, const Shape& shape);
 
 class Shape {
  public:
@@ -56,11 +60,11 @@ class Shape {
     return n;
   }
 
-  // A dim in [-ndim, ndim) as one in [0, ndim).
-  int Normalize(int dim) const {
+  // A dim in [-ndim, ndim) as one in [0, ndim). Throws Error(operation) for another one.
+  int Normalize(int dim, std::string_view operation = "shape") const {
     const int normalized = dim < 0 ? dim + ndim_ : dim;
-    TESSERA_CHECK(normalized >= 0 && normalized < ndim_, "shape", "dim ", dim,
-                  " is out of range for ", ndim_, " dimensions");
+    TESSERA_CHECK(normalized >= 0 && normalized < ndim_, operation, "dim ", dim,
+                  " is out of range for the ", ndim_, " of ", *this);
     return normalized;
   }
 

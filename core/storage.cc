@@ -24,8 +24,8 @@ std::shared_ptr<Storage> Storage::ReadOnly(const void* data, size_t bytes,
 
 void Storage::ThrowReadOnly() const {
   throw Error("write", Concat("the ", bytes_,
-                              " bytes are those of a file that is only read; load "
-                              "the weights without mapping them to change them"));
+                              " bytes are only read: those of a mapped file, or of a const "
+                              "pointer; copy the tensor, or load weights without mapping them"));
 }
 
 Storage::~Storage() {

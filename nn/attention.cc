@@ -306,8 +306,8 @@ Tensor SelfAttention::AllKeyValues(const Tensor& own_BTF, int64_t features,
 
 void SelfAttention::Rotate(const AttentionMasks& masks, const ForwardContext& context,
                            int64_t before, const KeyValueCache* cache, Heads* heads) const {
-  TESSERA_CHECK(masks.rotary_positions.defined(), "self_attention", path(),
-                " rotates, but the masks have no rotary_positions");
+  TESSERA_CHECK(masks.rotary_positions.defined(), "self_attention",
+                "the heads are rotated, but the masks have no rotary_positions");
   const int64_t row = context.cut_length > 0 ? context.cut_length : heads->q.size(2);
   const int64_t length = cache == nullptr ? before + row : cache->LongestAfterStep();
   const RotaryScaling& scaling = config_.rotary->scaling;

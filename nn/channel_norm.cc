@@ -32,12 +32,12 @@ Tensor BatchNorm::Forward(const Tensor& x, const ForwardContext& context) const 
 Tensor BatchNorm::Train(const Tensor& x) const {
   const BatchNormed normed = tessera::BatchNorm(x, weight_.tensor, bias_.tensor, config_.eps);
   const auto count = static_cast<double>(x.numel() / x.size(1));
-  TESSERA_CHECK(count > 1, "batch_norm", path(),
-                ": a pass of training needs more than one element per channel, got ", x);
+  TESSERA_CHECK(count > 1, "batch_norm",
+                "a pass of training needs more than one element per channel, got ", x);
   if (InRecomputation()) return normed.y;
   RunningStatistics* const statistics = RunningStatistics::Current();
-  TESSERA_CHECK(statistics != nullptr, "batch_norm", path(),
-                ": running statistics have no place to go (nn::RunningStatistics::Scope); "
+  TESSERA_CHECK(statistics != nullptr, "batch_norm",
+                "running statistics have no place to go (nn::RunningStatistics::Scope); "
                 "pipelines and ZeRO 3 have none: train by data parallelism with ZeRO 0 to 2");
   statistics->Add(running_mean_, normed.mean, config_.momentum);
   const NoGrad no_grad;

@@ -109,11 +109,11 @@ void Router::CountLoad(const Tensor& chosen) const {
   const double rate = config_.bias_update_rate;
   if (bias_ == nullptr || rate == 0 || InRecomputation()) return;
   RunningStatistics* const statistics = RunningStatistics::Current();
-  TESSERA_CHECK(!IsHalf(bias_->tensor.dtype()), "router", path(), ": a bias in ",
+  TESSERA_CHECK(!IsHalf(bias_->tensor.dtype()), "router", "a bias in ",
                 DTypeName(bias_->tensor.dtype()),
                 " does not hold steps of bias_update_rate: train in float32, with autocast");
-  TESSERA_CHECK(statistics != nullptr, "router", path(),
-                ": the loads of experts have no place to go (nn::RunningStatistics::Scope); "
+  TESSERA_CHECK(statistics != nullptr, "router",
+                "the loads of experts have no place to go (nn::RunningStatistics::Scope); "
                 "pipelines and ZeRO 3 have none: train by data parallelism with ZeRO 0 to 2, or "
                 "with a bias_update_rate of 0");
   const NoGrad no_grad;

@@ -139,7 +139,7 @@ Tensor ReduceFromGroup(const Tensor& x, const Group& group) {
 
 Tensor ScatterToGroup(const Tensor& x, int dim, const Group& group) {
   if (Alone(group)) return x;
-  dim = x.shape().Normalize(dim);
+  dim = x.shape().Normalize(dim, "scatter_to_group");
   const int64_t size = x.size(dim);
   return Recorded("scatter_to_group", x, ShareOf(x.Detach(), dim, group),
                   [group, dim, size](const Tensor& g) { return Gathered(g, dim, size, group); });
@@ -147,14 +147,14 @@ Tensor ScatterToGroup(const Tensor& x, int dim, const Group& group) {
 
 Tensor GatherFromGroup(const Tensor& x, int dim, int64_t size, const Group& group) {
   if (Alone(group)) return x;
-  dim = x.shape().Normalize(dim);
+  dim = x.shape().Normalize(dim, "gather_from_group");
   return Recorded("gather_from_group", x, Gathered(x.Detach(), dim, size, group),
                   [group, dim](const Tensor& g) { return ShareOf(g, dim, group); });
 }
 
 Tensor AllGatherToGroup(const Tensor& x, int dim, int64_t size, const Group& group) {
   if (Alone(group)) return x;
-  dim = x.shape().Normalize(dim);
+  dim = x.shape().Normalize(dim, "all_gather_to_group");
   Tensor y = Gathered(x.Detach(), dim, size, group);
   if (!AnyRequiresGrad({x})) return y;
   const auto under_way = std::make_shared<Scattering>();
@@ -172,7 +172,7 @@ Tensor AllGatherToGroup(const Tensor& x, int dim, int64_t size, const Group& gro
 
 Tensor ReduceScatterToGroup(const Tensor& x, int dim, const Group& group) {
   if (Alone(group)) return x;
-  dim = x.shape().Normalize(dim);
+  dim = x.shape().Normalize(dim, "reduce_scatter_to_group");
   const int64_t size = x.size(dim);
   return Recorded("reduce_scatter_to_group", x, ReduceScattered(x.Detach(), dim, group),
                   [group, dim, size](const Tensor& g) { return Gathered(g, dim, size, group); });

@@ -56,7 +56,7 @@ Tensor SumOfRepeats(const Tensor& dy, int dim, const Share& repeats, const SumTr
 
 Tensor RepeatInTree(const Tensor& x, int64_t repeats, int dim, int64_t begin,
                     const std::shared_ptr<const SumTree>& tree) {
-  dim = x.shape().Normalize(dim);
+  dim = x.shape().Normalize(dim, "repeat_in_tree");
   int64_t own = 0;
   for (const std::vector<Share>& leaf : tree->leaves) {
     for (const Share& run : leaf) own += run.count;

@@ -122,7 +122,7 @@ void AddAt(const Tensor& dst, int dim, const Tensor& index, const Tensor& src) {
 }  // namespace
 
 Tensor IndexSelect(const Tensor& x, int dim, const Tensor& indices) {
-  dim = x.shape().Normalize(dim);
+  dim = x.shape().Normalize(dim, "index_select");
   CheckIndices("index_select", indices.ContiguousCopy(), x, x.size(dim));
   return Take("index_select", x, dim, indices, 0);
 }
@@ -136,7 +136,7 @@ Tensor Embedding(const Tensor& weight, const Tensor& ids, const EmbeddingOptions
 }
 
 Tensor Gather(const Tensor& source, int dim, const Tensor& index) {
-  dim = source.shape().Normalize(dim);
+  dim = source.shape().Normalize(dim, "gather");
   const Tensor at = index.ContiguousCopy();
   const Tensor x = Reached("gather", source, dim, at);
   const Tensor xc = x.ContiguousCopy();
@@ -155,7 +155,7 @@ Tensor Gather(const Tensor& source, int dim, const Tensor& index) {
 }
 
 Tensor ScatterAdd(const Tensor& x, int dim, const Tensor& index, const Tensor& src) {
-  dim = x.shape().Normalize(dim);
+  dim = x.shape().Normalize(dim, "scatter_add");
   const Tensor at = index.ContiguousCopy();
   TESSERA_CHECK(src.shape() == index.shape() && src.dtype() == x.dtype() && IsFloating(x.dtype()) &&
                     src.device() == x.device(),
@@ -178,7 +178,7 @@ Tensor ScatterAdd(const Tensor& x, int dim, const Tensor& index, const Tensor& s
 }
 
 Tensor IndexAdd(const Tensor& x, int dim, const Tensor& indices, const Tensor& src) {
-  dim = x.shape().Normalize(dim);
+  dim = x.shape().Normalize(dim, "index_add");
   TESSERA_CHECK(indices.ndim() == 1, "index_add", "indices of one dim are needed, got ", indices);
   Shape expected = x.shape();
   expected[dim] = indices.size(0);

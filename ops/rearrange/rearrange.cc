@@ -46,7 +46,7 @@ Tensor Repeat(const Tensor& x, const std::vector<int64_t>& repeats) {
 }
 
 Tensor RepeatInterleave(const Tensor& x, int64_t repeats, int dim) {
-  dim = x.shape().Normalize(dim);
+  dim = x.shape().Normalize(dim, "repeat_interleave");
   TESSERA_CHECK(repeats >= 0, "repeat_interleave", repeats, " times along dim ", dim, " of ", x);
   Shape shape = x.shape();
   shape[dim] *= repeats;
@@ -58,7 +58,7 @@ Tensor Flip(const Tensor& x, const std::vector<int>& dims) {
   std::vector<int> flipped;
   std::vector<bool> seen(static_cast<size_t>(x.ndim()));
   for (const int given : dims) {
-    const int dim = x.shape().Normalize(given);
+    const int dim = x.shape().Normalize(given, "flip");
     TESSERA_CHECK(!seen[dim], "flip", "dim ", dim, " is given twice for ", x);
     seen[dim] = true;
     flipped.push_back(dim);
@@ -76,7 +76,7 @@ Tensor Flip(const Tensor& x, const std::vector<int>& dims) {
 }
 
 Tensor Roll(const Tensor& x, int64_t shift, int dim) {
-  dim = x.shape().Normalize(dim);
+  dim = x.shape().Normalize(dim, "roll");
   const int64_t size = x.size(dim);
   // How many of the last ones come first.
   const int64_t moved = size == 0 ? 0 : (shift % size + size) % size;

@@ -36,7 +36,7 @@ Extreme FindExtreme(const Tensor& x, int dim, bool largest, const char* name) {
 }
 
 Tensor ExtremeAlong(const Tensor& x, int dim, bool keep_dim, bool largest, const char* name) {
-  dim = x.shape().Normalize(dim);
+  dim = x.shape().Normalize(dim, name);
   const Extreme found = FindExtreme(x, dim, largest, name);
   Shape shape = found.values.shape();
   if (!keep_dim) shape.erase(dim);
@@ -55,7 +55,7 @@ Tensor ExtremeAlong(const Tensor& x, int dim, bool keep_dim, bool largest, const
 }
 
 Tensor ExtremePlace(const Tensor& x, int dim, bool keep_dim, bool largest, const char* name) {
-  dim = x.shape().Normalize(dim);
+  dim = x.shape().Normalize(dim, name);
   const Tensor indices = FindExtreme(x, dim, largest, name).indices;
   return keep_dim ? indices : Squeeze(indices, dim);
 }
@@ -97,7 +97,7 @@ Tensor ArgMin(const Tensor& x, int dim, bool keep_dim) {
 }
 
 Tensor LogSumExp(const Tensor& x, int dim, bool keep_dim) {
-  dim = x.shape().Normalize(dim);
+  dim = x.shape().Normalize(dim, "logsumexp");
   // The maximum is a constant of the computation; where it is infinite, shifting would give NaN.
   Tensor shift = FindExtreme(x, dim, true, "logsumexp").values;
   const Tensor finite = Compare(Abs(shift), HUGE_VAL, Comparison::kLess);

@@ -48,7 +48,7 @@ Tensor SumDims(const Tensor& x, const std::vector<bool>& reduced) {
 std::vector<bool> Flags(const Tensor& x, const std::vector<int>& dims) {
   std::vector<bool> flags(static_cast<size_t>(x.ndim()), dims.empty());
   for (const int given : dims) {
-    const int dim = x.shape().Normalize(given);
+    const int dim = x.shape().Normalize(given, "sum");
     TESSERA_CHECK(!flags[dim], "sum", "dim ", dim, " is given twice for ", x);
     flags[dim] = true;
   }

@@ -21,7 +21,7 @@ Tensor RunningSums(const Tensor& x, int dim, bool from_end) {
 Tensor CumSum(const Tensor& x, int dim) {
   TESSERA_CHECK(IsFloating(x.dtype()) || x.dtype() == DType::kInt64, "cumsum",
                 "a floating dtype or int64 is needed, got ", x);
-  dim = x.shape().Normalize(dim);
+  dim = x.shape().Normalize(dim, "cumsum");
   Tensor y = RunningSums(x, dim, /*from_end=*/false);
   if (AnyRequiresGrad({x})) {
     // x[i] is part of y[i] and of all behind it.

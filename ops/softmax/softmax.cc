@@ -42,7 +42,7 @@ Tensor LastDim(const char* name, const Tensor& x, bool log) {
 
 Tensor AlongDim(const char* name, const Tensor& x, int dim, bool log) {
   TESSERA_CHECK(IsFloating(x.dtype()) && x.ndim() > 0, name, "cannot be taken of ", x);
-  dim = x.shape().Normalize(dim);
+  dim = x.shape().Normalize(dim, name);
   if (dim == x.ndim() - 1) return LastDim(name, x, log);
   return Transpose(LastDim(name, Transpose(x, dim, -1), log), dim, -1);
 }

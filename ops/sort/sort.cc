@@ -28,7 +28,7 @@ Tensor FirstInOrder(const Tensor& x, int dim, int64_t take, SortOrder order) {
 }  // namespace
 
 Tensor ArgSort(const Tensor& x, int dim, SortOrder order) {
-  dim = x.shape().Normalize(dim);
+  dim = x.shape().Normalize(dim, "argsort");
   return FirstInOrder(x, dim, x.size(dim), order);
 }
 
@@ -38,8 +38,9 @@ Sorted Sort(const Tensor& x, int dim, SortOrder order) {
 }
 
 Sorted TopK(const Tensor& x, int64_t k, int dim, SortOrder order) {
-  dim = x.shape().Normalize(dim);
-  TESSERA_CHECK(k >= 0 && k <= x.size(dim), "top_k", k, " of dim ", dim, " of ", x);
+  dim = x.shape().Normalize(dim, "top_k");
+  TESSERA_CHECK(k >= 0 && k <= x.size(dim), "top_k", k, " elements of dim ", dim, " of ", x,
+                ", which has ", x.size(dim));
   const Tensor indices = FirstInOrder(x, dim, k, order);
   return {Gather(x, dim, indices), indices};
 }

@@ -96,7 +96,8 @@ Tensor Reshape(const Tensor& x, const Shape& requested) {
 Tensor Transpose(const Tensor& x, int dim0, int dim1) {
   std::vector<int> order(static_cast<size_t>(x.ndim()));
   for (int d = 0; d < x.ndim(); ++d) order[d] = d;
-  std::swap(order[x.shape().Normalize(dim0)], order[x.shape().Normalize(dim1)]);
+  std::swap(order[x.shape().Normalize(dim0, "transpose")],
+            order[x.shape().Normalize(dim1, "transpose")]);
   return Permute(x, order);
 }
 
@@ -107,7 +108,7 @@ Tensor Permute(const Tensor& x, const std::vector<int>& order) {
   Shape strides = x.strides();
   std::vector<int> inverse(order.size(), -1);
   for (int d = 0; d < x.ndim(); ++d) {
-    const int from = x.shape().Normalize(order[d]);
+    const int from = x.shape().Normalize(order[d], "permute");
     TESSERA_CHECK(inverse[from] < 0, "permute", "dim ", from, " is given twice for ", x);
     shape[d] = x.size(from);
     strides[d] = x.stride(from);
@@ -122,7 +123,7 @@ Tensor Permute(const Tensor& x, const std::vector<int>& order) {
 }
 
 Tensor Slice(const Tensor& x, int dim, int64_t given_begin, int64_t length) {
-  dim = x.shape().Normalize(dim);
+  dim = x.shape().Normalize(dim, "slice");
   const int64_t begin = given_begin < 0 ? given_begin + x.size(dim) : given_begin;
   TESSERA_CHECK(begin >= 0 && length >= 0 && begin + length <= x.size(dim), "slice", length,
                 " elements from ", given_begin, " on do not lie in dim ", dim, " of ", x);
@@ -143,12 +144,15 @@ Tensor Slice(const Tensor& x, int dim, int64_t given_begin, int64_t length) {
 }
 
 Tensor Slice(const Tensor& x, int dim, int64_t begin) {
+  dim = x.shape().Normalize(dim, "slice");
   const int64_t first = begin < 0 ? begin + x.size(dim) : begin;
+  TESSERA_CHECK(first >= 0 && first <= x.size(dim), "slice", "place ", begin, " of dim ", dim,
+                " of ", x, ", which has ", x.size(dim));
   return Slice(x, dim, begin, x.size(dim) - first);
 }
 
 Tensor SliceTo(const Tensor& x, int dim, int64_t begin, int64_t end) {
-  const int64_t size = x.size(dim);
+  const int64_t size = x.size(x.shape().Normalize(dim, "slice"));
   const auto place = [size](int64_t at) {
     return std::clamp<int64_t>(at < 0 ? at + size : at, 0, size);
   };
@@ -157,12 +161,16 @@ Tensor SliceTo(const Tensor& x, int dim, int64_t begin, int64_t end) {
 }
 
 Tensor Select(const Tensor& x, int dim, int64_t at) {
-  return Squeeze(Slice(x, dim, at, 1), x.shape().Normalize(dim));
+  dim = x.shape().Normalize(dim, "select");
+  TESSERA_CHECK(at >= -x.size(dim) && at < x.size(dim), "select", "place ", at, " of dim ", dim,
+                " of ", x, ", which has ", x.size(dim));
+  return Squeeze(Slice(x, dim, at, 1), dim);
 }
 
 Tensor Unsqueeze(const Tensor& x, int dim) {
   const int at = dim < 0 ? dim + x.ndim() + 1 : dim;
-  TESSERA_CHECK(at >= 0 && at <= x.ndim(), "unsqueeze", "dim ", dim, " of ", x);
+  TESSERA_CHECK(at >= 0 && at <= x.ndim(), "unsqueeze", "dim ", dim, " of ", x,
+                ": a new one is at ", -x.ndim() - 1, " to ", x.ndim());
   Shape shape = x.shape();
   shape.insert(at, 1);
   return Reshape(x, shape);
@@ -193,18 +201,20 @@ Tensor Cat(const std::vector<Tensor>& given, int dim) {
                   [&](const Tensor& t) { return t.dtype() != given[0].dtype(); })) {
     for (Tensor& t : tensors) t = ForSum(t);
   }
-  dim = tensors[0].shape().Normalize(dim);
+  dim = tensors[0].shape().Normalize(dim, "cat");
   Shape shape = tensors[0].shape();
   shape[dim] = 0;
   std::vector<int64_t> sizes;
   for (const Tensor& t : tensors) {
     Shape rest = t.shape();
-    TESSERA_CHECK(rest.ndim() == shape.ndim(), "cat", tensors[0], " and ", t);
+    TESSERA_CHECK(rest.ndim() == shape.ndim(), "cat", tensors[0], " and ", t,
+                  " differ in their numbers of dimensions");
     sizes.push_back(rest[dim]);
     rest[dim] = shape[dim];
     TESSERA_CHECK(
         rest == shape && t.dtype() == tensors[0].dtype() && t.device() == tensors[0].device(),
-        "cat", tensors[0], " and ", t, " along dim ", dim);
+        "cat", tensors[0], " and ", t, " along dim ", dim,
+        ": other dimensions and the device must be equal");
     shape[dim] += sizes.back();
   }
   Tensor y = Empty(shape, tensors[0].dtype(), tensors[0].device());
@@ -231,12 +241,16 @@ Tensor Stack(const std::vector<Tensor>& tensors, int dim) {
   TESSERA_CHECK(!tensors.empty(), "stack", "no tensors");
   std::vector<Tensor> expanded;
   expanded.reserve(tensors.size());
-  for (const Tensor& t : tensors) expanded.push_back(Unsqueeze(t, dim));
+  for (const Tensor& t : tensors) {
+    TESSERA_CHECK(t.shape() == tensors[0].shape(), "stack", tensors[0], " and ", t,
+                  " differ in shape");
+    expanded.push_back(Unsqueeze(t, dim));
+  }
   return Cat(expanded, dim < 0 ? dim + expanded[0].ndim() : dim);
 }
 
 std::vector<Tensor> Split(const Tensor& x, const std::vector<int64_t>& sizes, int dim) {
-  dim = x.shape().Normalize(dim);
+  dim = x.shape().Normalize(dim, "split");
   int64_t total = 0;
   for (int64_t size : sizes) total += size;
   TESSERA_CHECK(total == x.size(dim), "split", "sizes add up to ", total, " along dim ", dim,
@@ -290,7 +304,7 @@ std::vector<Tensor> Chunk(const Tensor& x, int64_t chunks, int dim) {
 }
 
 Tensor Pad(const Tensor& x, int dim, int64_t before, int64_t after, double value) {
-  dim = x.shape().Normalize(dim);
+  dim = x.shape().Normalize(dim, "pad");
   TESSERA_CHECK(before >= 0 && after >= 0, "pad", "negative padding of ", x);
   Shape shape = x.shape();
   shape[dim] += before + after;
