@@ -20,7 +20,6 @@
 #include "models/hub/convert_model.h"
 #include "models/hub/gguf/convert_gguf.h"
 #include "models/hub/gguf/gguf_file.h"
-#include "models/hub/replaceable_folder.h"
 #include "models/hub/save_model.h"
 #include "models/hub/weight_files.h"
 #include "ops/quantized/quantized_matrix.h"

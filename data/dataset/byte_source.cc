@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "base/open_file.h"
+#include "base/output_files.h"
 
 namespace tessera::data {
 namespace {

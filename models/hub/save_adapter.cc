@@ -9,7 +9,7 @@
 #include "core/safetensors.h"
 #include "models/hub/adapter.h"
 #include "models/hub/adapter_terms.h"
-#include "models/hub/replaceable_folder.h"
+#include "models/hub/save_model.h"
 #include "nlohmann/json.hpp"
 #include "ops/elementwise/elementwise.h"
 #include "ops/view/view.h"

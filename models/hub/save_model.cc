@@ -10,10 +10,11 @@
 #include <vector>
 
 #include "base/file.h"
+#include "base/output_files.h"
 #include "core/safetensors.h"
 #include "models/family.h"
+#include "models/hub/adapter_config.h"
 #include "models/hub/quantized_entries.h"
-#include "models/hub/replaceable_folder.h"
 #include "models/hub/weight_files.h"
 #include "nlohmann/json.hpp"
 
@@ -279,6 +280,11 @@ Status SaveModel(Model& model, const std::string& folder, const data::Tokenizer*
 Status CheckIsNew(const std::string& folder) {
   if (!PathExists(folder)) return OkStatus();
   return InvalidArgument(folder, ": exists; a new folder is written, unless --overwrite is given");
+}
+
+Status CheckReplaceableModel(const std::string& folder) {
+  return CheckReplaceable(folder, {"config.json", std::string(kAdapterConfigName)},
+                          "a model's folder");
 }
 
 }  // namespace tessera::models

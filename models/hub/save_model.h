@@ -74,6 +74,9 @@ Status SaveModel(Model& model, const std::string& folder,
 
 // InvalidArgument for a folder, or a file, that exists where a new folder is to be written.
 Status CheckIsNew(const std::string& folder);
+// That a model's or an adapter's folder may be written here, as a whole: CheckReplaceable
+// (base/output_files.h).
+Status CheckReplaceableModel(const std::string& folder);
 
 }  // namespace tessera::models
 

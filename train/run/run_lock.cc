@@ -15,7 +15,6 @@
 #include <utility>
 
 #include "base/file.h"
-#include "base/open_file.h"
 #include "base/output_files.h"
 
 namespace tessera::train {
