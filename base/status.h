@@ -15,6 +15,10 @@
 #ifndef TESSERA_BASE_STATUS_H_
 #define TESSERA_BASE_STATUS_H_
 
+#if __cplusplus < 202002L
+#error "Tessera's headers for C++ need C++20: compile with -std=c++20"
+#endif
+
 #include <concepts>
 #include <memory>
 #include <optional>

@@ -7,6 +7,7 @@
 #include "autograd/autograd.h"
 #include "base/file.h"
 #include "core/safetensors.h"
+#include "models/family.h"
 #include "models/hub/adapter.h"
 #include "models/hub/adapter_terms.h"
 #include "models/hub/save_model.h"
@@ -127,11 +128,19 @@ Status WriteFolder(const std::string& folder, const nlohmann::ordered_json& conf
   return directory.CommitReplacing();
 }
 
+// PEFT picks its model's class by it; "" where none of its tasks is meant for sure.
+std::string TaskTypeOf(const Model& whole) {
+  if (whole.encoder_decoder() != nullptr) return "SEQ_2_SEQ_LM";
+  const StatusOr<const Family*> family = FamilyOf(whole.config());
+  const Architecture* const architecture =
+      family.ok() ? (*family)->ArchitectureOf(whole.config()) : nullptr;
+  return architecture != nullptr && architecture->Does(Capability::kNextToken) ? "CAUSAL_LM" : "";
+}
+
 Status SavePrefix(Model& whole, const AdapterConfig& config, const AttachedPrefix& prefix,
                   const std::string& folder, const SaveAdapterOptions& options) {
   AdapterConfig held = config;
   TESSERA_ASSIGN_OR_RETURN(held.prefix, PrefixConfigFor(whole, *config.prefix));
-  // PEFT picks its model's class by it.
   held.task_type = whole.encoder_decoder() != nullptr ? "SEQ_2_SEQ_LM" : "CAUSAL_LM";
   std::map<std::string, Tensor> values;
   for (nn::Parameter* p : prefix.parameters) {
@@ -165,6 +174,7 @@ Status SaveAdapter(Model& model, const AdapterConfig& config, const AttachedAdap
     return OkStatus();
   }
   AdapterConfig saved = config.StartsFromWeights() ? config.OfWholeWeights() : config;
+  if (saved.task_type.empty()) saved.task_type = TaskTypeOf(*whole);
   if (saved.target_modules.all_linear) {  // PEFT's own word for it leaves out other heads
     saved.target_modules = {};
     for (const auto& [path, term] : plan.terms) saved.target_modules.names.push_back(term.name);
