@@ -124,7 +124,7 @@ Tensor Apart(const Tensor& dst, const Tensor& src) {
   if (dst.numel() == 0 || dst.device().is_meta() || dst.device() != src.device()) return src;
   const bool same = dst.raw_data() == src.raw_data() && dst.dtype() == src.dtype() &&
                     dst.strides() == src.strides();
-  return same || !Overlap(dst, src) ? src : src.ContiguousCopy();
+  return same || !Overlap(dst, src) ? src : CastCopy(src, src.dtype());
 }
 
 std::string WhyReleased(const Storage& storage) {
