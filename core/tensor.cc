@@ -64,7 +64,8 @@ std::pair<const std::byte*, const std::byte*> SpanOf(const Tensor& t) {
     (along < 0 ? first : last) += along;
   }
   const auto* begin = static_cast<const std::byte*>(t.raw_data());
-  return {begin + first * DTypeSize(t.dtype()), begin + (last + 1) * DTypeSize(t.dtype())};
+  const auto size = static_cast<int64_t>(DTypeSize(t.dtype()));
+  return {begin + first * size, begin + (last + 1) * size};
 }
 
 // A dimension of several elements.
@@ -106,9 +107,8 @@ bool Overlap(const Tensor& a, const Tensor& b) {
   if (std::less_equal<>()(a_end, b_begin) || std::less_equal<>()(b_end, a_begin)) return false;
   const int64_t bytes =
       static_cast<const std::byte*>(b.raw_data()) - static_cast<const std::byte*>(a.raw_data());
-  if (a.strides() != b.strides() || a.dtype() != b.dtype() || bytes % DTypeSize(a.dtype()) != 0) {
-    return true;
-  }
+  const auto size = static_cast<int64_t>(DTypeSize(a.dtype()));
+  if (a.strides() != b.strides() || a.dtype() != b.dtype() || bytes % size != 0) return true;
   Line lines[kMaxDims];
   const int n = LinesOf(a, lines);
   int64_t inner = 1;  // elements that the lines behind one span
@@ -116,7 +116,7 @@ bool Overlap(const Tensor& a, const Tensor& b) {
     if (lines[i].stride < inner) return true;  // not nested
     inner = lines[i].stride * lines[i].size;
   }
-  return Meet(lines, n, bytes / DTypeSize(a.dtype()));
+  return Meet(lines, n, bytes / size);
 }
 
 // `src`, or a copy of it where writing to `dst` would change what is still to be read.
