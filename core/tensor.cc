@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/tensor.h"
 
-#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdlib>
@@ -9,7 +8,6 @@
 #include <limits>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "core/execution_context.h"
 #include "core/raw_kernels.h"
@@ -52,9 +50,8 @@ bool Holds(DType dtype, double value) {
 // Refuses to write to a view whose elements share memory.
 void CheckDistinct(const char* operation, const Tensor& dst) {
   for (int d = 0; d < dst.ndim(); ++d) {
-    TESSERA_CHECK(dst.strides()[d] != 0 || dst.shape()[d] <= 1 || dst.numel() == 0, operation,
-                  "elements of the destination ", dst, " share memory: dimension ", d,
-                  " is a broadcast one; write to a copy");
+    TESSERA_CHECK(dst.strides()[d] != 0 || dst.shape()[d] <= 1 || dst.numel() == 0, operation, dst,
+                  " has elements that share memory; write to a copy");
   }
 }
 
@@ -67,17 +64,39 @@ std::pair<const std::byte*, const std::byte*> SpanOf(const Tensor& t) {
     (along < 0 ? first : last) += along;
   }
   const auto* begin = static_cast<const std::byte*>(t.raw_data());
-  return {begin + first * DTypeSize(t.dtype()), begin + (last + 1) * DTypeSize(t.dtype())};
+  const auto size = static_cast<int64_t>(DTypeSize(t.dtype()));
+  return {begin + first * size, begin + (last + 1) * size};
 }
 
-// Whether two views of one shape and one set of strides, so many elements from each other, have an
-// element in common; from dimension `d` on, of strides that fall.
-bool Meet(const std::vector<std::pair<int64_t, int64_t>>& dims, size_t d, int64_t apart) {
-  if (d == dims.size()) return apart == 0;
-  const auto [stride, size] = dims[d];
+// A dimension of several elements.
+struct Line {
+  int64_t stride;
+  int64_t size;
+};
+
+// Those of a view, by falling strides; how many there are.
+int LinesOf(const Tensor& t, Line* lines) {
+  int n = 0;
+  for (int d = 0; d < t.ndim(); ++d) {
+    if (t.shape()[d] <= 1) continue;
+    const Line line = {std::abs(t.strides()[d]), t.shape()[d]};
+    int at = n++;
+    for (; at > 0 && lines[at - 1].stride < line.stride; --at) lines[at] = lines[at - 1];
+    lines[at] = line;
+  }
+  return n;
+}
+
+// Whether two views with the same lines, so many elements from each other, have an element in
+// common.
+bool Meet(const Line* lines, int n, int64_t apart) {
+  if (n == 0) return apart == 0;
+  const int64_t stride = lines->stride;
   const int64_t low = (apart - (apart < 0 ? stride - 1 : 0)) / stride;
-  for (const int64_t steps : {low, low + 1}) {
-    if (std::abs(steps) < size && Meet(dims, d + 1, apart - steps * stride)) return true;
+  for (int64_t steps = low; steps <= low + 1; ++steps) {
+    if (std::abs(steps) < lines->size && Meet(lines + 1, n - 1, apart - steps * stride)) {
+      return true;
+    }
   }
   return false;
 }
@@ -88,20 +107,16 @@ bool Overlap(const Tensor& a, const Tensor& b) {
   if (std::less_equal<>()(a_end, b_begin) || std::less_equal<>()(b_end, a_begin)) return false;
   const int64_t bytes =
       static_cast<const std::byte*>(b.raw_data()) - static_cast<const std::byte*>(a.raw_data());
-  if (a.strides() != b.strides() || a.dtype() != b.dtype() || bytes % DTypeSize(a.dtype()) != 0) {
-    return true;
+  const auto size = static_cast<int64_t>(DTypeSize(a.dtype()));
+  if (a.strides() != b.strides() || a.dtype() != b.dtype() || bytes % size != 0) return true;
+  Line lines[kMaxDims];
+  const int n = LinesOf(a, lines);
+  int64_t inner = 1;  // elements that the lines behind one span
+  for (int i = n - 1; i >= 0; --i) {
+    if (lines[i].stride < inner) return true;  // not nested
+    inner = lines[i].stride * lines[i].size;
   }
-  std::vector<std::pair<int64_t, int64_t>> dims;
-  for (int d = 0; d < a.ndim(); ++d) {
-    if (a.shape()[d] > 1) dims.emplace_back(std::abs(a.strides()[d]), a.shape()[d]);
-  }
-  std::sort(dims.rbegin(), dims.rend());
-  int64_t inner = 1;  // elements that the dimensions behind one span
-  for (auto dim = dims.rbegin(); dim != dims.rend(); ++dim) {
-    if (dim->first < inner) return true;  // not nested
-    inner = dim->first * dim->second;
-  }
-  return Meet(dims, 0, bytes / DTypeSize(a.dtype()));
+  return Meet(lines, n, bytes / size);
 }
 
 // `src`, or a copy of it where writing to `dst` would change what is still to be read.
@@ -109,7 +124,7 @@ Tensor Apart(const Tensor& dst, const Tensor& src) {
   if (dst.numel() == 0 || dst.device().is_meta() || dst.device() != src.device()) return src;
   const bool same = dst.raw_data() == src.raw_data() && dst.dtype() == src.dtype() &&
                     dst.strides() == src.strides();
-  return same || !Overlap(dst, src) ? src : src.ContiguousCopy();
+  return same || !Overlap(dst, src) ? src : CastCopy(src, src.dtype());
 }
 
 std::string WhyReleased(const Storage& storage) {
@@ -220,14 +235,11 @@ TextBuilder& operator<<(TextBuilder& text, const Tensor& t) {
 Tensor Empty(const Shape& shape, DType dtype, Device device) {
   // Of no element it may be any shape.
   bool none = false;
-  for (int64_t size : shape) {
-    TESSERA_CHECK(size >= 0, "empty", "negative size in shape ", shape);
-    none = none || size == 0;
-  }
+  for (int64_t size : shape) none = none || size == 0;
   int64_t bytes = DTypeSize(dtype);
   for (int64_t size : shape) {
-    TESSERA_CHECK(none || !__builtin_mul_overflow(bytes, size, &bytes), "empty", dtype, shape,
-                  " has more bytes than 64 bits count");
+    TESSERA_CHECK(size >= 0 && (none || !__builtin_mul_overflow(bytes, size, &bytes)), "empty",
+                  dtype, shape, " has a negative size, or more bytes than 64 bits count");
   }
   auto storage =
       std::make_shared<Storage>(static_cast<size_t>(BytesOf(dtype, shape.numel())), device);

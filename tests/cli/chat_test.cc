@@ -159,8 +159,7 @@ TEST_F(ChatCommandsTest, WhatCannotBeAnsweredIsOneLine) {
   fails({"--chat", "--messages", red, "--system", "a"}, "--system begins a conversation");
   fails({"--chat", "--messages", Path("none.json")}, "none.json");
   fails({"--chat", "--messages", Write("bad.json", "[{")}, "bad.json: not valid JSON at byte 3");
-  fails({"--chat", "--messages", Write("empty.json", "[]")},
-        "empty.json: 'messages' must be a list of messages");
+  fails({"--chat", "--messages", Write("empty.json", "[]")}, "empty.json: 'messages' is empty");
   const std::string long_chat = Write(
       "long.json", json::array({{{"role", "user"}, {"content", std::string(400, 'x')}}}).dump());
   fails({"--chat", "--messages", long_chat}, "tokens; the model has 256 positions");

@@ -161,7 +161,7 @@ TEST_F(CliTest, WrongUsage) {
               "give one of --prompt TEXT, --prompts FILE, --ids 1,2,3 and --chat");
   ExpectError({"generate", "--model", *model_, "--ids", "1", "--top-k", "many"}, 2, "--top-k");
   ExpectError({"generate", "--model", *model_, "--ids", "1", "--top_k", "-4"}, 2,
-              "--top_k must be at least 0, not -4");
+              "--top_k must be at least -1, not -4");
   ExpectError({"generate", "--model", *model_, "--ids", "1", "--top-p", "nan"}, 2,
               "--top-p must be a number, not \"nan\"");
   ExpectError({"generate", "--model", *model_, "--ids", "1,x"}, 2, "'x' is not a token id");

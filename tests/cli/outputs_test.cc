@@ -157,7 +157,7 @@ TEST_F(OutputsTest, FoldersOfModelsAreReplacedOnlyWhenToldSo) {
   // Nobody's home is a model's folder; the model that is read, and what holds it, are inputs.
   fs::create_directories(Path("home"));
   Write("home/letter", "dear");
-  ExpectError(convert(Path("home"), {"--overwrite"}), 2, "would remove 'letter'");
+  ExpectError(convert(Path("home"), {"--overwrite"}), 2, "'letter' in it would be lost");
   EXPECT_EQ(Read(Path("home/letter")), "dear");
   ExpectError(convert(Path("model"), {"--overwrite"}), 2, "would replace the input");
   Write("config.json", "{}");
