@@ -163,8 +163,8 @@ TEST_F(BlockRunTest, GoesOnWhereItWas) {
             Content(Path("parts.jsonl.gz.dropped.tsv")));
 }
 
-// What a step writes beside its main output has appeared when the step fails, while the journal is
-// that of a part: the file stays the step's own, which may replace it.
+// The step fails when its second output is there and the journal is that of a part. The journal
+// names this output, too, so that the next run may replace it.
 TEST_F(BlockRunTest, TheJournalOfAPartNamesAllThatTheStepWrites) {
   BlockRun whole;
   whole.name = "test";

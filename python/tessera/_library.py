@@ -70,7 +70,7 @@ _UNSIGNED = (c_size_t, c_uint64)
 
 def given(kind: Any, name: str, value: Any) -> Any:
     """A value for a member or an argument of a C type; NumPy's numbers are taken as Python's."""
-    if isinstance(value, kind) if isinstance(kind, type) else False:
+    if isinstance(value, kind):
         return value
     if kind in _SIGNED or kind in _UNSIGNED:
         return _whole(kind, name, value)
@@ -516,7 +516,7 @@ def call(name: str, *arguments: Any) -> None:
         # A text with its length behind it may have any bytes.
         measured = kind is c_char_p and kinds[i + 1 : i + 2] == [c_size_t]
         if not measured and i < len(checked):
-            checked[i] = given(kind, name, checked[i])
+            checked[i] = given(kind, f"{name}: argument {i + 1}", checked[i])
     status = getattr(library, name)(*checked)
     if status is None:
         return
