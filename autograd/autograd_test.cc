@@ -734,6 +734,31 @@ TEST(GradCheckTest, LeavesOtherGradientsAsTheyAre) {
   EXPECT_EQ(Grad(w).ToVector<double>(), before);
 }
 
+// A leaf is moved itself, so that what the function holds of it is checked, and put back.
+TEST(GradCheckTest, ChecksLeavesThatTheFunctionHolds) {
+  const Tensor w = RequireGrad(Tensor::FromVector<double>({2, 3}, {2}));
+  const Tensor x = Tensor::FromVector<double>({0.5, 0.25}, {2});
+  SetGrad(w, Tensor::FromVector<double>({7, 8}, {2}));
+  const GradCheckResult right =
+      GradCheck([&](const auto& in) { return std::vector<Tensor>{Product(w, in[0])}; }, {x, w});
+  EXPECT_TRUE(right.ok) << right.message;
+  const GradCheckResult wrong = GradCheck(
+      [&](const std::vector<Tensor>& in) {
+        Tensor y = Map(w, in[0], [](double a, double b) { return a * b; });
+        Record("wrong", {w, in[0]}, {y}, [x = in[0]](GradContext& ctx) {
+          const NoGrad no_grad;
+          ctx.set(0, Map(ctx.grad(), x, [](double g, double v) { return 2 * g * v; }));
+          ctx.set(1, Product(ctx.grad(), Tensor::FromVector<double>({2, 3}, {2})));
+        });
+        return std::vector<Tensor>{y};
+      },
+      {x, w});
+  EXPECT_FALSE(wrong.ok);
+  EXPECT_EQ(wrong.message.find("input 1 "), 0u) << wrong.message;
+  EXPECT_EQ(w.ToVector<double>(), (std::vector<double>{2, 3}));
+  EXPECT_EQ(Grad(w).ToVector<double>(), (std::vector<double>{7, 8}));
+}
+
 // y = w * x whose gradient of w, 1, is added in place where the leaf has one; counts how often.
 Tensor AddsInPlace(const Tensor& w, int* in_place) {
   Tensor y = Zeros(w.shape());

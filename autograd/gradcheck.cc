@@ -40,31 +40,30 @@ std::vector<Tensor> Weights(const std::vector<Tensor>& outputs) {
   return weights;
 }
 
-// The gradients of leaves that outputs depend on beside the inputs, such as a module's parameters:
-// put aside, and back at the end, so that a check leaves them as they were.
-class OtherGradients {
+// The gradients of leaves, such as a module's parameters, that `reached` are or depend on: put
+// aside, and back at the end, so that a check leaves them as they were.
+class GradientsAside {
  public:
-  OtherGradients(const std::vector<Tensor>& outputs, const std::vector<Tensor>& inputs) {
+  explicit GradientsAside(const std::vector<Tensor>& reached) {
     std::set<const GradRecord*> seen;
-    for (const Tensor& input : inputs) seen.insert(RecordOf(input));
-    std::vector<GradRecord*> todo;
-    for (const Tensor& output : outputs) todo.push_back(RecordOf(output));
-    while (!todo.empty()) {
-      GradRecord* const record = todo.back();
-      todo.pop_back();
+    std::vector<GradRecord*> to_visit;
+    for (const Tensor& tensor : reached) to_visit.push_back(RecordOf(tensor));
+    while (!to_visit.empty()) {
+      GradRecord* const record = to_visit.back();
+      to_visit.pop_back();
       if (record == nullptr || !seen.insert(record).second) continue;
       if (record->node == nullptr) {
         aside_.emplace_back(record->shared_from_this(), std::exchange(record->grad, Tensor()));
         continue;
       }
-      for (const auto& input : record->node->inputs) todo.push_back(input.get());
+      for (const auto& input : record->node->inputs) to_visit.push_back(input.get());
     }
   }
-  ~OtherGradients() {
+  ~GradientsAside() {
     for (auto& [record, grad] : aside_) record->grad = std::move(grad);
   }
-  OtherGradients(const OtherGradients&) = delete;
-  OtherGradients& operator=(const OtherGradients&) = delete;
+  GradientsAside(const GradientsAside&) = delete;
+  GradientsAside& operator=(const GradientsAside&) = delete;
 
  private:
   std::vector<std::pair<std::shared_ptr<GradRecord>, Tensor>> aside_;
@@ -82,15 +81,20 @@ GradCheckResult GradCheck(const GradCheckFn& fn, const std::vector<Tensor>& inpu
     }
     TESSERA_CHECK(input.dtype() == DType::kFloat64, "gradcheck", "inputs must be float64, got ",
                   input);
+    if (IsLeaf(input)) {
+      TESSERA_CHECK(input.is_contiguous(), "gradcheck", "leaves must be contiguous, got ", input);
+      leaves.push_back(input);
+      continue;
+    }
     Tensor leaf = EmptyLike(input);
     CopyInto(leaf, input);
     leaves.push_back(RequireGrad(leaf));
   }
   const std::vector<Tensor> outputs = fn(leaves);
-  {
-    const OtherGradients others(outputs, leaves);
-    Backward(outputs, Weights(outputs));
-  }
+  std::vector<Tensor> reached = outputs;
+  reached.insert(reached.end(), leaves.begin(), leaves.end());
+  const GradientsAside gradients(reached);
+  Backward(outputs, Weights(outputs));
 
   GradCheckResult result;
   for (size_t k = 0; k < leaves.size(); ++k) {

@@ -36,6 +36,15 @@ struct GradCheckResult {
 
 using GradCheckFn = std::function<std::vector<Tensor>(const std::vector<Tensor>&)>;
 
+// An input that is a leaf already is moved in place and put back, and its gradient is left as it
+// was: with a module's parameters (after To(DType::kFloat64)) beside the inputs of its Forward,
+// their gradients are checked as well. `fn` gets copies of the others.
+//
+//   std::vector<Tensor> inputs = {x};
+//   module.VisitParameters([&](nn::Parameter& p) { inputs.push_back(p.tensor); });
+//   GradCheckResult r = GradCheck([&](const std::vector<Tensor>& in) {
+//     return std::vector<Tensor>{module.Forward(in[0])};
+//   }, inputs);
 GradCheckResult GradCheck(const GradCheckFn& fn, const std::vector<Tensor>& inputs,
                           const GradCheckOptions& options = {});
 

@@ -27,7 +27,7 @@
 #include <vector>
 
 #include "base/mounted_folder.h"
-#include "base/output_files.h"
+#include "base/open_file.h"
 
 namespace tessera {
 namespace {

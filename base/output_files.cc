@@ -14,6 +14,7 @@
 #include <system_error>
 
 #include "base/file.h"
+#include "base/open_file.h"
 
 namespace tessera {
 namespace {
@@ -48,14 +49,6 @@ bool IsEmptyFile(const std::string& path) {
 }
 
 }  // namespace
-
-int OpenFile(const std::string& path, int flags, mode_t mode) {
-  int file;
-  do {
-    file = open(path.c_str(), flags | O_CLOEXEC, mode);
-  } while (file < 0 && errno == EINTR);
-  return file;
-}
 
 Status RefuseInputs(const std::vector<std::string>& outputs,
                     const std::vector<std::string>& inputs) {

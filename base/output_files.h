@@ -8,8 +8,6 @@
 #ifndef TESSERA_BASE_OUTPUT_FILES_H_
 #define TESSERA_BASE_OUTPUT_FILES_H_
 
-#include <sys/types.h>
-
 #include <functional>
 #include <optional>
 #include <string>
@@ -19,10 +17,6 @@
 #include "base/status.h"
 
 namespace tessera {
-
-// As open(2) with O_CLOEXEC, again where a signal interrupted it: a descriptor, or -1 and errno.
-// For files that are locked, appended to or read in places.
-int OpenFile(const std::string& path, int flags, mode_t mode = 0);
 
 // InvalidArgument where one of `outputs` is one of `inputs`, a file below one that is a folder, or
 // a folder that holds one: files are compared, not names, so that links and other spellings do not

@@ -177,8 +177,8 @@ bool Generates(const Model& model);
 // Sets "tie_word_embeddings": Family::untie where no other key hangs on it.
 void UntieWordEmbeddings(nlohmann::json* config);
 
-// Builds the model that a config.json describes: a json, or {{"model_type", "gpt2"}, {"n_layer", 2}}.
-// Errors name the key.
+// Builds the model that a config.json describes: a json, or {{"model_type", "gpt2"}, {"n_layer",
+// 2}}. Errors name the key.
 StatusOr<std::unique_ptr<Model>> BuildModel(const JsonMember& config,
                                             const nn::BuildContext& context);
 

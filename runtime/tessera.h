@@ -81,7 +81,9 @@ const char* tsr_version(void);
 
 /* ---- The process ---------------------------------------------------------------------------- */
 
-/* Where the library's memory comes from. Both are called from any thread, at once. */
+/* Where the library's memory comes from. Both are called from any thread, at once. They and `user`
+ * stay valid until the process ends: threads and caches of the library keep blocks beyond the last
+ * handle, and give each back to the allocator that it came from. */
 typedef struct tsr_allocator {
   /* At least `bytes` > 0 bytes at a multiple of `alignment`, a power of two; NULL: there are none,
    * which the call that asked returns as TSR_RESOURCE_EXHAUSTED. */

@@ -51,8 +51,8 @@ struct CheckpointTensor;  // dist/checkpoint/pieces.h
 
 namespace tessera::train {
 
-struct BadStep;       // train/run/bad_step.h
-struct TensorPart;    // train/trace/traced_tensor.h
+struct BadStep;     // train/run/bad_step.h
+struct TensorPart;  // train/trace/traced_tensor.h
 struct TracedTensor;
 
 struct TrainOptions {

@@ -66,7 +66,7 @@ Status Trainer::Run::CheckStep(const StepBatches& step, const StepResult& done) 
 
 // Of a step whose update was left out, so that its passes can be taken again.
 Status Trainer::Run::StepNotFinite(const std::string& what, const StepBatches& step,
-                              std::optional<BadStep> bad) {
+                                   std::optional<BadStep> bad) {
   const bool again = engine_->scaler() != nullptr;
   if (!bad && again) {
     bad = FirstBadStep(loop_->FindBadNumber(BundlesOf(step), WholeStepOf(step)));

@@ -232,7 +232,8 @@ ResumeState Trainer::Run::StateNow() const {
 }
 
 // The newest checkpoint of a run that started before is the hosts' or the disk's.
-StatusOr<std::optional<dist::Checkpoint>> Trainer::Run::CheckpointToResume(const TrainOptions& options) {
+StatusOr<std::optional<dist::Checkpoint>> Trainer::Run::CheckpointToResume(
+    const TrainOptions& options) {
   std::optional<dist::Checkpoint> checkpoint;
   const bool restarted = options.elastic && options.elastic->restarted;
   if (restarted && memory_) {

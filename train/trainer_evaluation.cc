@@ -86,7 +86,8 @@ StatusOr<EvaluationResult> Trainer::Run::Evaluate(const BatchSource& batches) {
   return parts_.evaluate.run(batches);
 }
 
-StatusOr<EvaluationResult> Trainer::Run::Evaluate(const data::Dataset& dataset, int64_t max_batches) {
+StatusOr<EvaluationResult> Trainer::Run::Evaluate(const data::Dataset& dataset,
+                                                  int64_t max_batches) {
   if (max_batches == 0) TESSERA_RETURN_IF_ERROR(CheckEnds(dataset));
   return Evaluate(BatchesOf(dataset, config_.batch_size, max_batches));
 }

@@ -97,7 +97,7 @@ std::vector<models::Bundle> Trainer::Run::BatchesAhead(const data::Batch& batch)
 
 // A step of the sizes of step `like`; `then` is called while its batches are there.
 Status Trainer::Run::RehearseStep(int64_t like, const std::function<void(RunPhase phase)>& ended,
-                             const std::function<Status()>& then) {
+                                  const std::function<Status()>& then) {
   int64_t m = 0;
   StepBatches step = FetchStep([&] {
     return LargestBatch(

@@ -57,7 +57,7 @@ class Trainer::Run::Loader {
 };
 
 Trainer::Run::Run(const RunConfig& config, models::Model& model, const TaskData& data,
-                 const dist::Mesh& mesh, TrainerParts parts)
+                  const dist::Mesh& mesh, TrainerParts parts)
     : config_(config),
       model_(model),
       mesh_(mesh),

@@ -15,6 +15,7 @@
 
 #include "base/file.h"
 #include "base/json_text.h"
+#include "base/open_file.h"
 #include "base/output_files.h"
 #include "core/thread_pool.h"
 #include "data/dataset/byte_source.h"

@@ -10,7 +10,7 @@
 #include <cerrno>
 
 #include "base/file.h"
-#include "base/output_files.h"
+#include "base/open_file.h"
 #include "core/thread_pool.h"
 
 namespace tessera::corpus {

@@ -22,7 +22,7 @@
 #include "absl/strings/ascii.h"
 #include "base/file.h"
 #include "base/json_text.h"
-#include "base/output_files.h"
+#include "base/open_file.h"
 #include "base/utf8.h"
 #include "corpus/engine/hash.h"
 #include "corpus/fetch/curl_library.h"

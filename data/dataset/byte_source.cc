@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "base/output_files.h"
+#include "base/open_file.h"
 
 namespace tessera::data {
 namespace {

@@ -13,6 +13,7 @@
 #include "base/checksum.h"
 #include "base/file.h"
 #include "base/json_text.h"
+#include "base/open_file.h"
 #include "base/output_files.h"
 #include "base/utf8.h"
 #include "data/dataset/data_folder.h"

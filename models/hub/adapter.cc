@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/hub/adapter.h"
-#include "models/hub/adapter_folder.h"
 
 #include <algorithm>
 #include <cstring>
@@ -9,6 +8,7 @@
 
 #include "autograd/autograd.h"
 #include "base/file.h"
+#include "models/hub/adapter_folder.h"
 #include "models/hub/adapter_terms.h"
 #include "models/hub/match_entries.h"
 #include "models/hub/weight_file.h"

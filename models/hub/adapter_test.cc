@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "models/hub/adapter_folder.h"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -11,6 +9,7 @@
 #include "base/json_text.h"
 #include "core/safetensors.h"
 #include "models/family.h"
+#include "models/hub/adapter_folder.h"
 #include "models/hub/convert_model.h"
 #include "models/hub/load_model.h"
 #include "models/hub/save_model.h"

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "base/file.h"
-#include "base/output_files.h"
+#include "base/open_file.h"
 
 namespace tessera::train {
 

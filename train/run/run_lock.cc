@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "base/file.h"
+#include "base/open_file.h"
 #include "base/output_files.h"
 
 namespace tessera::train {
