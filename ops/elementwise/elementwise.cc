@@ -168,6 +168,29 @@ Tensor AffineOfIntegers(const Tensor& x, double scale, double shift) {
   return x.dtype() == DType::kBool ? y : As(y, x.dtype());
 }
 
+// Of a mask it gives int64.
+Tensor ClampIntegers(const Tensor& x, double low, double high) {
+  constexpr double kMost = 9.2e18;  // beyond it no bound is an int64, and none is needed
+  Tensor y = As(x, DType::kInt64);
+  if (low > -kMost) y = Maximum(y, NumberBeside(y, low, "clamp"));
+  if (high < kMost) y = Minimum(y, NumberBeside(y, high, "clamp"));
+  return x.dtype() == DType::kBool ? y : As(y, x.dtype());
+}
+
+// By squaring. Of a mask it gives int64.
+Tensor PowIntegers(const Tensor& base, double exponent) {
+  TESSERA_CHECK(exponent >= 0 && exponent == std::floor(exponent) && exponent < 1e9, "pow", base,
+                " ^ ", exponent,
+                " is not made of whole numbers; Cast it to a floating dtype first");
+  Tensor power = As(base, base.dtype() == DType::kBool ? DType::kInt64 : base.dtype());
+  Tensor y = Full(base.shape(), 1.0, power.dtype(), base.device());
+  for (auto left = static_cast<int64_t>(exponent); left > 0; left /= 2) {
+    if (left % 2 == 1) y = Mul(y, power);
+    if (left > 1) power = Mul(power, power);
+  }
+  return y;
+}
+
 // A quotient of whole numbers is a fraction.
 Tensor Fractions(const Tensor& x) { return IsFloating(x.dtype()) ? x : As(x, DType::kFloat32); }
 
@@ -244,6 +267,7 @@ Tensor Div(double value, const Tensor& x) {
 }
 
 Tensor Pow(const Tensor& base, double exponent) {
+  if (!IsFloating(base.dtype())) return PowIntegers(base, exponent);
   if (exponent == 2) return Square(base);
   if (exponent == 0.5) return Sqrt(base);
   return Unary(UnaryOp::kPow, "pow", base, exponent, 0,
@@ -268,6 +292,7 @@ Tensor Pow(const Tensor& base, const Tensor& exponent) {
 
 Tensor Clamp(const Tensor& x, double low, double high) {
   TESSERA_CHECK(low <= high, "clamp", "[", low, ", ", high, "] is empty");
+  if (!IsFloating(x.dtype())) return ClampIntegers(x, low, high);
   return Unary(UnaryOp::kClamp, "clamp", x, low, high,
                [](const Tensor& g, const Tensor& at, double least, double most) {
                  const Tensor held = Clamp(at, least, most);

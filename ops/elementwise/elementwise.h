@@ -11,11 +11,11 @@
 // and bfloat16 + int64 is bfloat16. Gradients flow to every floating argument, summed over what was
 // broadcast. Shapes that do not broadcast throw Error.
 //
-// Whole numbers and masks. Add, Sub, Mul, Maximum, Minimum, Square, Abs and Where take any dtype;
-// int32, int64 and uint8 wrap. Div gives float32 (FloorDivide of ops/elementwise/rounding.h: whole
-// numbers). Of masks, Add and Maximum are "or", Mul and Minimum "and"; Sub is refused. A whole
-// number keeps the tensor's dtype, but gives int64 beside a mask; a fraction beside either is
-// refused. All other functions need floating dtypes.
+// Whole numbers and masks. Add, Sub, Mul, Maximum, Minimum, Square, Abs, Clamp, Where and Pow by a
+// whole number take any dtype; int32, int64 and uint8 wrap. Div gives float32 (FloorDivide of
+// ops/elementwise/rounding.h: whole numbers). Of masks, Add and Maximum are "or", Mul and Minimum
+// "and"; Sub is refused. A whole number keeps the tensor's dtype, but gives int64 beside a mask; a
+// fraction beside either is refused. All other functions need floating dtypes.
 #ifndef TESSERA_OPS_ELEMENTWISE_ELEMENTWISE_H_
 #define TESSERA_OPS_ELEMENTWISE_ELEMENTWISE_H_
 

@@ -113,7 +113,10 @@ Tensor Reached(const char* name, const Tensor& x, int dim, const Tensor& index) 
   return part;
 }
 
-// dst (contiguous, float) += src at index.
+// What elements of `dtype` are added up in: whole numbers in int64, which wraps.
+DType SumDType(DType dtype) { return IsFloating(dtype) ? AccumulateDType(dtype) : DType::kInt64; }
+
+// dst (contiguous, a dtype of sums) += src at index.
 void AddAt(const Tensor& dst, int dim, const Tensor& index, const Tensor& src) {
   if (src.numel() == 0) return;
   scatter_add_kernel.Launch(dst.device(), PickArgs(dst, dim, index, src));
@@ -157,11 +160,11 @@ Tensor Gather(const Tensor& source, int dim, const Tensor& index) {
 Tensor ScatterAdd(const Tensor& x, int dim, const Tensor& index, const Tensor& src) {
   dim = x.shape().Normalize(dim, "scatter_add");
   const Tensor at = index.ContiguousCopy();
-  TESSERA_CHECK(src.shape() == index.shape() && src.dtype() == x.dtype() && IsFloating(x.dtype()) &&
-                    src.device() == x.device(),
+  TESSERA_CHECK(src.shape() == index.shape() && src.dtype() == x.dtype() &&
+                    x.dtype() != DType::kBool && src.device() == x.device(),
                 "scatter_add", "source ", src, " for index ", index, " into ", x,
-                ": it must have the index's shape and x's floating dtype");
-  const DType wide = AccumulateDType(x.dtype());
+                ": it must have the index's shape and x's dtype, of numbers");
+  const DType wide = SumDType(x.dtype());
   const Tensor sum = CastCopy(x.Detach(), wide);
   const Tensor part = Reached("scatter_add", sum, dim, at);
   const Tensor added = part.ContiguousCopy();
@@ -182,12 +185,18 @@ Tensor IndexAdd(const Tensor& x, int dim, const Tensor& indices, const Tensor& s
   TESSERA_CHECK(indices.ndim() == 1, "index_add", "indices of one dim are needed, got ", indices);
   Shape expected = x.shape();
   expected[dim] = indices.size(0);
-  TESSERA_CHECK(src.shape() == expected && src.dtype() == x.dtype() && IsFloating(x.dtype()) &&
+  TESSERA_CHECK(src.shape() == expected && src.dtype() == x.dtype() && x.dtype() != DType::kBool &&
                     src.device() == x.device(),
                 "index_add", "source ", src, " for ", indices.size(0), " indices along dim ", dim,
-                " of ", x, ": it must have shape ", expected, " and x's floating dtype and device");
+                " of ", x, ": it must have shape ", expected,
+                " and x's device and dtype, of numbers");
   const Tensor at = indices.ContiguousCopy();
   CheckIndices("index_add", at, x, x.size(dim));
+  if (!IsFloating(x.dtype())) {
+    Shape along = expected;
+    for (int d = 0; d < x.ndim(); ++d) along[d] = d == dim ? 1 : 0;
+    return ScatterAdd(x, dim, at.AsStrided(expected, along, at.offset()), src);
+  }
   const DType wide = AccumulateDType(x.dtype());
   const Tensor sum = CastCopy(x.Detach(), wide);
   const Tensor added = src.Detach().ContiguousCopy();

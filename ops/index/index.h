@@ -24,12 +24,13 @@ Tensor IndexSelect(const Tensor& x, int dim, const Tensor& indices);
 Tensor Gather(const Tensor& x, int dim, const Tensor& index);
 
 // x with src added: y[.., index[.., i, ..], ..] += src[.., i, ..]; index has src's shape, and sizes
-// as Gather's.
+// as Gather's. Numbers of any dtype: half precision is summed in float32 and rounded once, whole
+// numbers in int64, and wrap in narrower dtypes.
 Tensor ScatterAdd(const Tensor& x, int dim, const Tensor& index, const Tensor& src);
 
 // x with slices of src added: y[.., indices[i], ..] += src[.., i, ..] along dim, in the order of i.
-// `indices` has one dim; src has x's sizes but along dim, where it has one slice for each. Floating
-// dtypes; half precision is summed in float32 and rounded once. Gradients flow to x and src.
+// `indices` has one dim; src has x's sizes but along dim, where it has one slice for each. Dtypes
+// as ScatterAdd's. Gradients flow to x and src.
 // (torch.index_add)
 Tensor IndexAdd(const Tensor& x, int dim, const Tensor& indices, const Tensor& src);
 

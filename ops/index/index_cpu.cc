@@ -90,6 +90,9 @@ void GatherCpu(const GatherArgs& args) {
 }
 
 void ScatterAddCpu(const GatherArgs& args) {
+  if (args.dtype == DType::kInt64) {
+    return EachPicked<uint64_t>(args, [](uint64_t& x, uint64_t& picked) { x += picked; });
+  }
   DispatchFloat(args.dtype, "scatter_add", [&](auto zero) {
     using T = decltype(zero);
     EachPicked<T>(args, [](T& x, T& picked) { AddRow(&x, &picked, 1); });

@@ -208,16 +208,23 @@ __global__ void ScatterAddKernel(GatherArgs args) {
       const int64_t at = args.index[p];
       if (at < 0 || at >= args.size) continue;
       T* x = static_cast<T*>(args.x) + (o * args.size + at) * args.inner + column;
-      *x = FromWide<T>(ToWide(*x) + ToWide(static_cast<const T*>(args.picked)[p]));
+      const T picked = static_cast<const T*>(args.picked)[p];
+      if constexpr (std::is_same_v<T, uint64_t>) {
+        *x += picked;
+      } else {
+        *x = FromWide<T>(ToWide(*x) + ToWide(picked));
+      }
     }
   }
 }
 
 void ScatterAddCuda(const GatherArgs& args) {
-  DispatchCudaFloat(args.dtype, "scatter_add", [&](auto zero) {
+  const auto run = [&](auto zero) {
     Launch("scatter_add", {GridFor(args.outer * args.inner), kThreads},
            ScatterAddKernel<decltype(zero)>, args);
-  });
+  };
+  if (args.dtype == DType::kInt64) return run(uint64_t{});
+  DispatchCudaFloat(args.dtype, "scatter_add", run);
 }
 
 TESSERA_REGISTER_KERNEL(take_kernel, DeviceType::kCuda, TakeCuda);

@@ -26,10 +26,11 @@ constexpr int64_t kPanelGroups = 16;
 constexpr int64_t kSteps = kGroup / 4;
 // What only processors of before 2013 run counts by its size.
 #if defined(TESSERA_ISA_BASELINE)
-constexpr int kUnrolled = 1;
+constexpr bool kSmall = true;
 #else
-constexpr int kUnrolled = 8;
+constexpr bool kSmall = false;
 #endif
+constexpr int kUnrolled = kSmall ? 1 : 8;
 
 // Of a block in memory: 32 columns of int8.
 constexpr int64_t BlockColumns(QuantType type) {
@@ -837,13 +838,15 @@ void Outputs(const uint8_t* w, int64_t row_bytes, int64_t count, int64_t columns
     const int64_t width = groups * kGroup;
     const QuantizedActivations from = x.From(begin);
     const bool whole = count == kLanes && width % VectorColumns(kType) == 0;
-    if (whole && rows == 1) {
-      if constexpr (ByLayout(kType)) {
-        AddBlocksAlong<kType>(w, row_bytes, begin, begin + width, from, running);
-      } else {
-        AddAlong<kType>(w, row_bytes, begin, begin + width, from, running);
+    if constexpr (!kSmall) {
+      if (whole && rows == 1) {
+        if constexpr (ByLayout(kType)) {
+          AddBlocksAlong<kType>(w, row_bytes, begin, begin + width, from, running);
+        } else {
+          AddAlong<kType>(w, row_bytes, begin, begin + width, from, running);
+        }
+        continue;
       }
-      continue;
     }
     // Zeros stand for what is not there.
     constexpr int64_t kStride = LanesBytes(kType, kPanelGroups) / kLanes;

@@ -19,8 +19,9 @@ Tensor RunningSums(const Tensor& x, int dim, bool from_end) {
 }  // namespace
 
 Tensor CumSum(const Tensor& x, int dim) {
-  TESSERA_CHECK(IsFloating(x.dtype()) || x.dtype() == DType::kInt64, "cumsum",
-                "a floating dtype or int64 is needed, got ", x);
+  if (!IsFloating(x.dtype()) && x.dtype() != DType::kInt64) {
+    return CumSum(CastCopy(x, DType::kInt64), dim);
+  }
   dim = x.shape().Normalize(dim, "cumsum");
   Tensor y = RunningSums(x, dim, /*from_end=*/false);
   if (AnyRequiresGrad({x})) {

@@ -3,8 +3,9 @@
 //
 //   Tensor ends = CumSum(lengths_N, 0);            // {3, 1, 2} gives {3, 4, 6}
 //
-// Floating dtypes, and int64 without gradients. Sums run in float64 and are rounded to x's dtype
-// element by element, in an order that the shape alone decides. A dim out of range throws Error.
+// Of floating dtypes sums run in float64 and are rounded to x's dtype element by element, in an
+// order that the shape alone decides. Of whole numbers and masks the sums are int64, without
+// gradients. A dim out of range throws Error.
 #ifndef TESSERA_OPS_SCAN_SCAN_H_
 #define TESSERA_OPS_SCAN_SCAN_H_
 

@@ -12,6 +12,7 @@
 
 #include "base/file.h"
 #include "core/thread_communicator.h"
+#include "dist/checkpoint/checkpoint.h"
 #include "models/hub/load_model.h"
 #include "nlohmann/json.hpp"
 #include "train/callbacks/early_stopping.h"
