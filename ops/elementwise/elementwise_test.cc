@@ -403,6 +403,15 @@ TEST(ElementwiseTest, IntegersOfEveryWidth) {
       check(Square(a), {9, 16, 40000});
       check(2 * a + 1, {7, 9, 401});
       check(-a, {-3, -4, -200});
+      check(Clamp(a, 4, 100), {4, 4, 100});
+      check(Clamp(a, -INFINITY, 3), {3, 3, 3});
+      check(Clamp(a, 3.0, 1e300), {3, 4, 200});
+      check(Pow(a, 3), {27, 64, 8000000});
+      check(Pow(a, 1), {3, 4, 200});
+      check(Pow(a, 0), {1, 1, 1});
+      EXPECT_THROW(Clamp(a, 0.5, 2), Error);
+      EXPECT_THROW(Pow(a, 0.5), Error);
+      EXPECT_THROW(Pow(a, -1), Error);
       if (dtype != DType::kUInt8) check(Abs(2 - a), {1, 2, 198});
     }
     const Tensor narrow = CopyTo(Tensor::FromVector<int32_t>({2147483647, 7}, {2}), device);
@@ -428,6 +437,8 @@ TEST(ElementwiseTest, Masks) {
     check(Minimum(a, b), DType::kBool, {0, 0, 0, 1});
     check(Abs(a), DType::kBool, {0, 0, 1, 1});
     check(1 - a, DType::kInt64, {1, 1, 0, 0});
+    check(Clamp(a, 1, 5), DType::kInt64, {1, 1, 1, 1});
+    check(Pow(a, 3), DType::kInt64, {0, 0, 1, 1});
     check(a * CopyTo(Full({4}, 2.0), device), DType::kFloat32, {0, 0, 2, 2});
     check(a + CastCopy(b, DType::kInt32), DType::kInt32, {0, 1, 1, 2});
     EXPECT_THROW(a - b, Error);

@@ -160,6 +160,35 @@ TEST(IndexTest, IndexAddAlongTheMiddle) {
   EXPECT_THROW(IndexAdd(x, 0, Zeros({1, 1}, DType::kInt64), Zeros({1, 3})), Error);
 }
 
+// Counts, in the dtype of what they are added to.
+TEST(IndexTest, WholeNumbersAreAdded) {
+  constexpr int64_t kLarge = (int64_t{1} << 53) + 1;  // beyond what float64 tells apart
+  for (const Device& device : TestDevices()) {
+    const Tensor ids = CopyTo(Tensor::FromVector<int64_t>({2, 0, 2, 2}, {4}), device);
+    for (const DType dtype : {DType::kInt64, DType::kInt32, DType::kUInt8}) {
+      const Tensor x = CopyTo(Full({3}, 254, dtype), device);
+      const Tensor ones = CopyTo(Full({4}, 1, dtype), device);
+      const std::vector<int64_t> expected = {255, 254, dtype == DType::kUInt8 ? 1 : 257};
+      for (const Tensor& y : {ScatterAdd(x, 0, ids, ones), IndexAdd(x, 0, ids, ones)}) {
+        EXPECT_EQ(y.dtype(), dtype);
+        EXPECT_EQ(y.ToVector<int64_t>(), expected);
+      }
+    }
+    const Tensor rows =
+        CopyTo(Tensor::FromVector<int64_t>({1, 2, 3, kLarge, 5, 6}, {3, 2}), device);
+    const Tensor at = CopyTo(Tensor::FromVector<int64_t>({1, 1, 0}, {3}), device);
+    EXPECT_EQ(
+        IndexAdd(CopyTo(Zeros({2, 2}, DType::kInt64), device), 0, at, rows).ToVector<int64_t>(),
+        (std::vector<int64_t>{5, 6, 4, kLarge + 2}));
+    EXPECT_EQ(IndexAdd(CopyTo(Zeros({3, 3}, DType::kInt64), device), 1,
+                       CopyTo(Tensor::FromVector<int64_t>({2, 2}, {2}), device), rows)
+                  .ToVector<int64_t>(),
+              (std::vector<int64_t>{0, 0, 3, 0, 0, kLarge + 3, 0, 0, 11}));
+  }
+  const Tensor mask = Zeros({2}, DType::kBool);
+  EXPECT_THROW(ScatterAdd(mask, 0, Zeros({1}, DType::kInt64), Zeros({1}, DType::kBool)), Error);
+}
+
 TEST(IndexTest, PaddingGetsNoGradient) {
   for (const int64_t begin : {0, 2}) {
     const Tensor table = RequireGrad(Full({3, 2}, 1.0));

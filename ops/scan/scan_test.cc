@@ -59,7 +59,11 @@ TEST(ScanTest, IntegersAndRefusals) {
               (std::vector<int64_t>{3, -1, 2, 13, 19, 32}));
   }
   EXPECT_THROW(CumSum(x, 2), Error);
-  EXPECT_THROW(CumSum(Full({2}, 1, DType::kUInt8), 0), Error);
+  for (const DType dtype : {DType::kInt32, DType::kUInt8, DType::kBool}) {
+    const Tensor sums = CumSum(Full({300}, 1, dtype), 0);
+    EXPECT_EQ(sums.dtype(), DType::kInt64);
+    EXPECT_EQ(sums.ToVector<int64_t>()[299], 300);
+  }
 }
 
 // A sum in float32 would stop at 2^24.
