@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/file.h"
+#include "dist/checkpoint/checkpoint.h"
 #include "dist/comm/world.h"
 #include "dist/mesh/mesh.h"
 #include "tools/command_line.h"

@@ -13,6 +13,7 @@
 
 #include "autograd/autograd.h"
 #include "base/file.h"
+#include "dist/checkpoint/checkpoint.h"
 #include "models/model_keys.h"
 #include "nlohmann/json.hpp"
 #include "train/testing/small_runs.h"

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "core/thread_communicator.h"
+#include "dist/checkpoint/checkpoint.h"
 #include "train/testing/small_runs.h"
 
 namespace tessera::train {
