@@ -68,7 +68,8 @@ tsr_status* ExceptionToBorder() noexcept {
   try {
     throw;
   } catch (const CancelledError& error) {
-    return MakeStatus(TSR_CANCELLED, error.what());
+    // Where it was in the model when it ended says nothing to the caller.
+    return MakeStatus(TSR_CANCELLED, error.detail().c_str());
   } catch (const OutOfMemoryError& error) {
     return MakeStatus(TSR_RESOURCE_EXHAUSTED, error.what());
   } catch (const StatusError& error) {

@@ -138,9 +138,11 @@ StatusOr<int64_t> NumberAt(const SafetensorsFile& file, const std::string& name,
 }
 
 StatusOr<Tensor> TensorAt(const SafetensorsFile& file, const std::string& name) {
-  TESSERA_ASSIGN_OR_RETURN(const TensorView view, file.Get(name));
-  const Tensor t = Empty(Shape(view.shape), view.dtype);
-  std::memcpy(t.raw_data(), view.data, static_cast<size_t>(view.nbytes));
+  const StatusOr<TensorView> view = file.Get(name);
+  // The caller's file is there: what it lacks was damaged.
+  if (!view.ok()) return Failure(StatusCode::kDataLoss, view.status().message());
+  const Tensor t = Empty(Shape(view->shape), view->dtype);
+  std::memcpy(t.raw_data(), view->data, static_cast<size_t>(view->nbytes));
   return t;
 }
 

@@ -54,6 +54,23 @@ T Options() {
 }
 
 namespace internal {
+// What a function writes into room for `guess` elements, or, where that does not do, for as many as
+// it says: `call(data, capacity, &count)`.
+template <typename Container, typename Call>
+Container Filled(std::size_t guess, const Call& call) {
+  Container all(guess, typename Container::value_type());
+  std::size_t count = 0;
+  tsr_status* status = call(all.data(), all.size(), &count);
+  if (tsr_status_code(status) == TSR_OUT_OF_RANGE || count > all.size()) {
+    tsr_status_release(status);
+    all.resize(count);
+    status = call(all.data(), all.size(), &count);
+  }
+  Check(status);
+  all.resize(count);
+  return all;
+}
+
 template <typename T>
 class Sized {
  public:
@@ -66,6 +83,41 @@ class Sized {
   T options_;
 };
 }  // namespace internal
+
+// Before the first handle, or when all are released.
+inline void Configure(const tsr_configuration& configuration) {
+  Check(tsr_configure(internal::Sized(configuration).get()));
+}
+// Of the process's tensors.
+inline tsr_memory_info Memory() {
+  auto info = Options<tsr_memory_info>();
+  Check(tsr_memory(&info));
+  return info;
+}
+
+// Options of a generation with settings by name, which they own:
+//
+//   tsr::GenerateOptions options;
+//   options->max_new_tokens = 20;
+//   options.Set("logit_bias", "15:-1").Set("temperature", "0");
+//   context.Generate("Once", options, on_token);
+class GenerateOptions {
+ public:
+  GenerateOptions() : options_(Options<tsr_generate_options>()) {}
+  GenerateOptions(const GenerateOptions&) = delete;
+  GenerateOptions& operator=(const GenerateOptions&) = delete;
+  ~GenerateOptions() { tsr_generate_options_clear(&options_); }
+
+  GenerateOptions& Set(const std::string& name, const std::string& value) {
+    Check(tsr_generate_options_set(&options_, name.c_str(), value.c_str()));
+    return *this;
+  }
+  tsr_generate_options* operator->() { return &options_; }
+  operator const tsr_generate_options&() const { return options_; }
+
+ private:
+  tsr_generate_options options_;
+};
 
 // Read-only; any number of contexts on any threads use it, and none of them outlives it.
 class Model {
@@ -101,39 +153,43 @@ class Model {
   std::vector<std::int64_t> Tokenize(
       std::string_view text,
       const tsr_tokenize_options& options = Options<tsr_tokenize_options>()) const {
-    std::vector<std::int64_t> ids(text.size() + 16);
-    std::size_t count = 0;
-    tsr_status* status = tsr_tokenize(handle_, text.data(), text.size(), internal::Sized(options).get(), ids.data(),
-                                      ids.size(), &count);
-    if (tsr_status_code(status) == TSR_OUT_OF_RANGE) {
-      tsr_status_release(status);
-      ids.resize(count);
-      status = tsr_tokenize(handle_, text.data(), text.size(), internal::Sized(options).get(), ids.data(), ids.size(),
-                            &count);
-    }
-    Check(status);
-    ids.resize(count);
-    return ids;
+    const internal::Sized sized(options);
+    return internal::Filled<std::vector<std::int64_t>>(
+        text.size() + 16, [&](std::int64_t* ids, std::size_t capacity, std::size_t* count) {
+          return tsr_tokenize(handle_, text.data(), text.size(), sized.get(), ids, capacity, count);
+        });
   }
   std::string Detokenize(
       const std::vector<std::int64_t>& ids,
       const tsr_detokenize_options& options = Options<tsr_detokenize_options>()) const {
-    std::size_t length = 0;
-    Check(tsr_detokenize(handle_, ids.data(), ids.size(), internal::Sized(options).get(), nullptr, 0, &length));
-    std::string text(length, '\0');
-    if (length > 0) {
-      Check(tsr_detokenize(handle_, ids.data(), ids.size(), internal::Sized(options).get(), &text[0], length, &length));
-    }
-    return text;
+    const internal::Sized sized(options);
+    return internal::Filled<std::string>(0, [&](char* text, std::size_t capacity,
+                                                std::size_t* length) {
+      return tsr_detokenize(handle_, ids.data(), ids.size(), sized.get(), text, capacity, length);
+    });
   }
   // [height][width][channels] to [channels][image_height][image_width].
   std::vector<float> PixelValues(const std::uint8_t* pixels, std::int64_t height,
                                  std::int64_t width, std::int64_t channels) const {
-    std::size_t count = 0;
-    Check(tsr_pixel_values(handle_, pixels, height, width, channels, nullptr, 0, &count));
-    std::vector<float> values(count);
-    Check(tsr_pixel_values(handle_, pixels, height, width, channels, values.data(), count, &count));
-    return values;
+    return internal::Filled<std::vector<float>>(0, [&](float* values, std::size_t capacity,
+                                                       std::size_t* count) {
+      return tsr_pixel_values(handle_, pixels, height, width, channels, values, capacity, count);
+    });
+  }
+  // The prompt that Context::Chat makes of a conversation.
+  std::vector<std::int64_t> ChatPrompt(std::string_view messages) const {
+    return internal::Filled<std::vector<std::int64_t>>(
+        0, [&](std::int64_t* ids, std::size_t capacity, std::size_t* count) {
+          return tsr_chat_prompt(handle_, messages.data(), messages.size(), ids, capacity, count);
+        });
+  }
+  // The message, as JSON, that an answer to a conversation is.
+  std::string ChatMessage(std::string_view messages, const std::vector<std::int64_t>& ids) const {
+    return internal::Filled<std::string>(
+        0, [&](char* json, std::size_t capacity, std::size_t* length) {
+          return tsr_chat_message(handle_, messages.data(), messages.size(), ids.data(), ids.size(),
+                                  json, capacity, length);
+        });
   }
 
   const tsr_model* handle() const { return handle_; }
@@ -197,6 +253,16 @@ class Context {
   }
   void Save(const std::string& path) { Check(tsr_context_save(handle_, path.c_str())); }
   void Restore(const std::string& path) { Check(tsr_context_restore(handle_, path.c_str())); }
+  // The same in memory.
+  std::string SaveMemory() {
+    return internal::Filled<std::string>(
+        0, [&](char* data, std::size_t capacity, std::size_t* size) {
+          return tsr_context_save_memory(handle_, data, capacity, size);
+        });
+  }
+  void RestoreMemory(std::string_view data) {
+    Check(tsr_context_restore_memory(handle_, data.data(), data.size()));
+  }
   void Clear() { Check(tsr_context_clear(handle_)); }
   tsr_context_info Describe() {
     auto info = Options<tsr_context_info>();
@@ -208,7 +274,8 @@ class Context {
                   const tsr_forward_options& options = Options<tsr_forward_options>()) {
     tsr_named_tensor* out = nullptr;
     std::size_t count = 0;
-    Check(tsr_forward_with(handle_, in.data(), in.size(), internal::Sized(options).get(), &out, &count));
+    Check(tsr_forward_with(handle_, in.data(), in.size(), internal::Sized(options).get(), &out,
+                           &count));
     return Tensors(out, count);
   }
 
@@ -216,28 +283,78 @@ class Context {
   std::vector<float> Embed(const std::vector<std::int64_t>& ids, std::int64_t size,
                            const tsr_embed_options& options = Options<tsr_embed_options>()) {
     std::vector<float> vector(static_cast<std::size_t>(size));
-    Check(tsr_embed(handle_, ids.data(), ids.size(), internal::Sized(options).get(), vector.data(), vector.size()));
+    Check(tsr_embed(handle_, ids.data(), ids.size(), internal::Sized(options).get(), vector.data(),
+                    vector.size()));
     return vector;
+  }
+
+  // As the folder says; `size`: tsr_model_info.embedding_size.
+  std::vector<float> EmbedText(std::string_view text, std::int64_t size) {
+    std::vector<float> vector(static_cast<std::size_t>(size));
+    Check(tsr_embed_text(handle_, text.data(), text.size(), nullptr, vector.data(), vector.size()));
+    return vector;
+  }
+  std::vector<float> EmbedText(std::string_view text, std::int64_t size,
+                               const tsr_embed_options& options) {
+    std::vector<float> vector(static_cast<std::size_t>(size));
+    Check(tsr_embed_text(handle_, text.data(), text.size(), internal::Sized(options).get(),
+                         vector.data(), vector.size()));
+    return vector;
+  }
+  // How relevant each document is for the query.
+  std::vector<double> Rerank(std::string_view query,
+                             const std::vector<std::string_view>& documents) {
+    std::vector<const char*> texts;
+    std::vector<std::size_t> lengths;
+    for (const std::string_view document : documents) {
+      texts.push_back(document.data());
+      lengths.push_back(document.size());
+    }
+    std::vector<double> scores(documents.size());
+    Check(tsr_rerank(handle_, query.data(), query.size(), texts.data(), lengths.data(),
+                     documents.size(), scores.data()));
+    return scores;
   }
 
   // What `on_token` throws ends the generation and is thrown here.
   void Generate(std::string_view prompt, const tsr_generate_options& options,
                 const OnToken& on_token) {
     Caught caught{&on_token, nullptr};
-    Finish(tsr_generate_text(handle_, prompt.data(), prompt.size(), internal::Sized(options).get(), Call, &caught),
+    Finish(tsr_generate_text(handle_, prompt.data(), prompt.size(), internal::Sized(options).get(),
+                             Call, &caught),
            caught);
   }
   void Generate(const std::vector<std::int64_t>& ids, const tsr_generate_options& options,
                 const OnToken& on_token) {
     Caught caught{&on_token, nullptr};
-    Finish(tsr_generate(handle_, ids.data(), ids.size(), internal::Sized(options).get(), Call, &caught), caught);
+    Finish(tsr_generate(handle_, ids.data(), ids.size(), internal::Sized(options).get(), Call,
+                        &caught),
+           caught);
   }
 
-  // The token that follows.
+  // Several prompts at the same time; tsr_token.sequence says whose a token is.
+  void GenerateBatch(const std::vector<std::vector<std::int64_t>>& prompts,
+                     const tsr_generate_options& options, const OnToken& on_token) {
+    std::vector<const std::int64_t*> ids;
+    std::vector<std::size_t> lengths;
+    for (const std::vector<std::int64_t>& prompt : prompts) {
+      ids.push_back(prompt.data());
+      lengths.push_back(prompt.size());
+    }
+    Caught caught{&on_token, nullptr};
+    Finish(tsr_generate_batch(handle_, ids.data(), lengths.data(), ids.size(),
+                              internal::Sized(options).get(), Call, &caught),
+           caught);
+  }
+
+  // The token that follows. `logits`, unless it is nullptr, has tsr_model_info.vocab_size elements.
   std::int64_t Step(const std::vector<std::int64_t>& ids,
-                    const tsr_generate_options& options = Options<tsr_generate_options>()) {
+                    const tsr_generate_options& options = Options<tsr_generate_options>(),
+                    std::vector<double>* logits = nullptr) {
     std::int64_t next = 0;
-    Check(tsr_step(handle_, ids.data(), ids.size(), internal::Sized(options).get(), &next, nullptr, 0));
+    Check(tsr_step(handle_, ids.data(), ids.size(), internal::Sized(options).get(), &next,
+                   logits == nullptr ? nullptr : logits->data(),
+                   logits == nullptr ? 0 : logits->size()));
     return next;
   }
 
@@ -247,12 +364,21 @@ class Context {
     Check(tsr_logprobs(handle_, ids.data(), ids.size(), 0, logprobs.data(), nullptr));
     return logprobs;
   }
+  // The `top` likeliest tokens at each of those places, the likeliest first: [ids.size()][top].
+  std::vector<tsr_logprob> Likeliest(const std::vector<std::int64_t>& ids, std::size_t top) {
+    std::vector<double> logprobs(ids.size());
+    std::vector<tsr_logprob> likeliest(ids.size() * top);
+    Check(tsr_logprobs(handle_, ids.data(), ids.size(), top, logprobs.data(), likeliest.data()));
+    return likeliest;
+  }
 
   // Answers a conversation: a JSON list of messages.
   void Chat(std::string_view messages, const tsr_generate_options& options,
             const OnToken& on_token) {
     Caught caught{&on_token, nullptr};
-    Finish(tsr_chat(handle_, messages.data(), messages.size(), internal::Sized(options).get(), Call, &caught), caught);
+    Finish(tsr_chat(handle_, messages.data(), messages.size(), internal::Sized(options).get(), Call,
+                    &caught),
+           caught);
   }
 
   tsr_context* handle() const { return handle_; }

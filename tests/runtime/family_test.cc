@@ -655,7 +655,7 @@ TEST(FamilyTest, FailuresOfCallbacksAreTheCalls) {
       {"layer: twice", "tsr_pass_attention: layer 0 of 1 is computed twice in a pass"},
       {"layer: left out", "forward did not call tsr_pass_attention for layer 0 of 1"},
       {"busy", "a context runs one call at a time", TSR_BUSY},
-      {"cancel", "execution: cancelled", TSR_CANCELLED},
+      {"cancel", "cancelled", TSR_CANCELLED},
       {"layer: width", "pages"},
   };
   for (const Case& c : passes) {
