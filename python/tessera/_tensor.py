@@ -6,9 +6,10 @@ from __future__ import annotations
 import atexit
 import ctypes
 import math
+import operator
 import struct
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Optional
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Optional, Union
 
 from ._library import Code, Error, call, tsr_named_tensor
 
@@ -57,6 +58,10 @@ class Tensor:
     `shape` is a tuple, `dtype` a name such as "float32". Copies nothing when `numpy()`,
     `numpy.asarray` or another package's `from_dlpack` takes it: both then show the same memory.
 
+    An index along the first dimensions, `logits[0, -1]`, whose last place may be a slice,
+    `logits[0, :2]`, gives a tensor of the same memory, and a number where no dimension is left.
+    Other parts are NumPy's: `logits.numpy()[..., 0]`.
+
     Example:
         logits = model.forward(input_ids=[[1, 2, 3]])["logits"]
         print(logits.shape, logits.numpy().argmax(-1))
@@ -79,6 +84,52 @@ class Tensor:
             raise TypeError("a tensor without dimensions has no length")
         return self.shape[0]
 
+    def __getitem__(self, index: Any) -> Any:
+        places = index if isinstance(index, tuple) else (index,)
+        if any(isinstance(place, slice) for place in places[:-1]):
+            raise IndexError("a slice is the last place of an index; take numpy()")
+        part = self
+        for place in places:
+            part = part._at(place)
+        return part if part.shape or part is self else part.item()
+
+    def __iter__(self) -> Iterator[Any]:
+        return (self[i] for i in range(len(self)))
+
+    def _at(self, place: Any) -> Tensor:
+        if not self.shape:
+            raise IndexError("an index has more places than the tensor has dimensions")
+        size = self.shape[0]
+        step = math.prod(self.shape[1:]) * _DTYPES[self.dtype].size
+        if isinstance(place, slice):
+            begin, end, stride = place.indices(size)
+            if stride != 1:
+                raise IndexError(f"a slice by {stride} has no memory of its own; take numpy()")
+            shape = (max(end - begin, 0), *self.shape[1:])
+            return Tensor(self._address + begin * step, shape, self.dtype, self)
+        try:
+            at = operator.index(place)
+        except TypeError:
+            raise IndexError(f"{place!r} is neither a number nor a slice; take numpy()") from None
+        if not -size <= at < size:
+            raise IndexError(f"{at} is outside of a dimension of {size}")
+        return Tensor(self._address + at % size * step, self.shape[1:], self.dtype, self)
+
+    def item(self) -> Any:
+        """The only element, as a number of Python.
+
+        Example: `model.forward(input_ids=ids, labels=ids)["loss"].item()`
+        """
+        if math.prod(self.shape) != 1:
+            raise ValueError(f"{self!r} does not have one element")
+        return self._values()[0]
+
+    def __float__(self) -> float:
+        return float(self.item())
+
+    def __int__(self) -> int:
+        return int(self.item())
+
     def __repr__(self) -> str:
         return f"tessera.Tensor(shape={self.shape}, dtype={self.dtype!r})"
 
@@ -94,16 +145,21 @@ class Tensor:
 
         Example: `model.embed("Hello").tolist()[:3]`
         """
-        values: list[Any] = list(
-            struct.unpack(f"<{math.prod(self.shape)}{_DTYPES[self.dtype].format}", self.tobytes())
-        )
-        if self.dtype == "bfloat16":
-            values = [struct.unpack("<f", struct.pack("<I", value << 16))[0] for value in values]
+        values = self._values()
         for size in reversed(self.shape[1:]):
             if size == 0:
                 return _empty(self.shape)
             values = [values[i : i + size] for i in range(0, len(values), size)]
         return values if self.shape else values[0]
+
+    def _values(self) -> list[Any]:
+        """All elements, one by one."""
+        values: list[Any] = list(
+            struct.unpack(f"<{math.prod(self.shape)}{_DTYPES[self.dtype].format}", self.tobytes())
+        )
+        if self.dtype == "bfloat16":
+            values = [struct.unpack("<f", struct.pack("<I", value << 16))[0] for value in values]
+        return values
 
     def numpy(self) -> numpy.typing.NDArray[Any]:
         """A NumPy array of the same memory; of bfloat16, which NumPy lacks, a float32 copy.
@@ -149,7 +205,8 @@ class Tensor:
         """
         if dl_device is not None and tuple(dl_device) != self.__dlpack_device__():
             raise BufferError("a tensor of Tessera is in memory of the CPU")
-        return _export(copied(self) if copy else self)
+        versioned = max_version is not None and max_version[0] >= 1
+        return _export(copied(self) if copy else self, versioned, copy is True)
 
 
 def _empty(shape: tuple[int, ...]) -> list[Any]:
@@ -201,6 +258,21 @@ class _DLManagedTensor(ctypes.Structure):
     ]
 
 
+class _DLManagedTensorVersioned(ctypes.Structure):
+    """DLPack 1: what takes it may write, which the older struct does not say."""
+
+    _fields_ = [
+        ("major", ctypes.c_uint32),
+        ("minor", ctypes.c_uint32),
+        ("manager", ctypes.c_void_p),
+        ("deleter", _deleter_type),
+        ("flags", ctypes.c_uint64),
+        ("tensor", _DLTensor),
+    ]
+
+
+_IS_COPIED = 2
+_NEW_VERSIONED = b"dltensor_versioned"
 _NEW = b"dltensor"
 _USED = b"used_dltensor"
 _python = ctypes.pythonapi
@@ -225,7 +297,8 @@ _of_dying_capsule = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c
 )
 
 # What other packages hold of ours: the structs by their address, and the tensors behind them.
-_exported: dict[int, tuple[_DLManagedTensor, object, Tensor]] = {}
+_Exported = Union[_DLManagedTensor, _DLManagedTensorVersioned]
+_exported: dict[int, tuple[_Exported, object, Tensor]] = {}
 
 
 def _forget(address: Optional[int]) -> None:
@@ -233,8 +306,9 @@ def _forget(address: Optional[int]) -> None:
 
 
 def _forget_capsule(capsule: Optional[int]) -> None:
-    if _is_dying_capsule(capsule, _NEW):  # nobody has taken what is in it
-        _forget(_of_dying_capsule(capsule, _NEW))
+    for name in (_NEW, _NEW_VERSIONED):
+        if _is_dying_capsule(capsule, name):  # nobody has taken what is in it
+            _forget(_of_dying_capsule(capsule, name))
 
 
 _on_delete = _deleter_type(_forget)
@@ -252,10 +326,14 @@ def _leave_exported() -> None:
 atexit.register(_leave_exported)
 
 
-def _export(tensor: Tensor) -> Any:
+def _export(tensor: Tensor, versioned: bool, is_copy: bool) -> Any:
     shape = (ctypes.c_int64 * max(len(tensor.shape), 1))(*tensor.shape)
     dtype = _DTYPES[tensor.dtype]
-    managed = _DLManagedTensor()
+    managed: _Exported
+    if versioned:
+        managed = _DLManagedTensorVersioned(major=1, flags=_IS_COPIED if is_copy else 0)
+    else:
+        managed = _DLManagedTensor()
     managed.tensor.data = tensor._address
     managed.tensor.device_type = _DL_CPU
     managed.tensor.ndim = len(tensor.shape)
@@ -266,7 +344,8 @@ def _export(tensor: Tensor) -> Any:
     managed.deleter = _on_delete
     address = ctypes.addressof(managed)
     _exported[address] = (managed, shape, tensor)
-    return _new_capsule(address, _NEW, ctypes.cast(_on_capsule, ctypes.c_void_p))
+    name = _NEW_VERSIONED if versioned else _NEW
+    return _new_capsule(address, name, ctypes.cast(_on_capsule, ctypes.c_void_p))
 
 
 class _Imported:

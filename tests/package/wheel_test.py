@@ -15,6 +15,7 @@ import importlib.util
 import math
 import pathlib
 import shutil
+import struct
 import subprocess
 import sys
 import tempfile
@@ -439,6 +440,35 @@ class ModelTest(unittest.TestCase):
 
 
 class TensorTest(unittest.TestCase):
+    def test_parts(self):
+        rows = [[1.5, 2, 3], [4, 5, 6]]
+        halves = b"".join(struct.pack("<f", value)[2:] for row in rows for value in row)
+        for tensor in (tessera.as_tensor(rows), tessera.as_tensor(rows, dtype="float64"),
+                       tessera._tensor._of_bytes(halves, (2, 3), "bfloat16")):
+            self.assertEqual(tensor[1].tolist(), rows[1])
+            self.assertEqual((tensor[-1, 0], tensor[0][-1]), (4, 3))
+            self.assertIsInstance(tensor[0, 0], float)
+            self.assertEqual(tensor[1:].tolist(), rows[1:])
+            self.assertEqual(tensor[0, 1:].tolist(), rows[0][1:])
+            self.assertEqual(tensor[2:].shape, (0, 3))
+            self.assertEqual([row.tolist() for row in tensor], rows)
+            self.assertEqual(list(tensor[0]), rows[0])
+            self.assertEqual(max(tensor[1]), 6)
+            self.assertIs(tensor[()], tensor)
+        self.assertIsInstance(tessera.as_tensor([1, 2])[0], int)
+        for index in (2, -3, (0, 0, 0), "a", slice(None, None, 2), (slice(0, 1), 0), Ellipsis):
+            with self.assertRaises(IndexError):
+                tensor[index]
+        # A part keeps the memory.
+        part = tessera.as_tensor(rows)[1]
+        gc.collect()
+        self.assertEqual(part.tolist(), rows[1])
+        one = tessera.as_tensor(7)
+        self.assertEqual((one.item(), float(one), int(tessera.as_tensor([3]))), (7, 7.0, 3))
+        for several in (tensor, tensor[2:]):
+            with self.assertRaises(ValueError):
+                several.item()
+
     def test_lists(self):
         for values, dtype, shape in [
             ([[1, 2, 3], [4, 5, 6]], "int64", (2, 3)),
@@ -468,11 +498,14 @@ class TensorTest(unittest.TestCase):
         del other
         gc.collect()
         self.assertEqual(tessera._tensor._exported, {})
-        unused = tessera.as_tensor([1]).__dlpack__()
-        self.assertEqual(len(tessera._tensor._exported), 1)
-        del unused
-        gc.collect()
-        self.assertEqual(tessera._tensor._exported, {})
+        for version, name in [(None, "dltensor"), ((0, 8), "dltensor"),
+                              ((1, 0), "dltensor_versioned")]:
+            unused = tessera.as_tensor([1]).__dlpack__(max_version=version)
+            self.assertIn(f'"{name}"', repr(unused))
+            self.assertEqual(len(tessera._tensor._exported), 1)
+            del unused
+            gc.collect()
+            self.assertEqual(tessera._tensor._exported, {})
 
     def test_dlpack_elsewhere(self):
         class OnDevice:
@@ -504,6 +537,9 @@ class TensorTest(unittest.TestCase):
         shared = numpy.from_dlpack(logits)
         array[0, 0, 0] = 5
         self.assertEqual(shared[0, 0, 0], 5)
+        if int(numpy.__version__.split(".")[0]) > 1:  # from 2 on it asks for DLPack 1
+            shared[0, 0, 1] = 6
+            self.assertEqual(array[0, 0, 1], 6)
         del logits, results, shared
         gc.collect()
         self.assertEqual(array[0, 0, 0], 5)
