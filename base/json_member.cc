@@ -25,6 +25,14 @@ BasicJsonMember<Json>::BasicJsonMember(T value)
     : json_(std::same_as<T, std::nullptr_t> ? nullptr : new Json(std::move(value))) {}
 
 template <typename Json>
+BasicJsonMember<Json>::BasicJsonMember(const Json& value)
+    : json_(value.is_null() ? nullptr : new Json(value)) {}
+
+template <typename Json>
+BasicJsonMember<Json>::BasicJsonMember(Json&& value)
+    : json_(value.is_null() ? nullptr : new Json(std::move(value))) {}
+
+template <typename Json>
 BasicJsonMember<Json>::BasicJsonMember(std::initializer_list<BasicJsonMember> values)
     : json_(new Json(Json::array())) {
   const bool is_object = std::all_of(values.begin(), values.end(), [](const auto& value) {
@@ -79,11 +87,6 @@ Json& BasicJsonMember<Json>::operator[](size_t index) {
 template <typename Json>
 const Json& BasicJsonMember<Json>::operator[](size_t index) const {
   return (**this)[index];
-}
-
-template <typename Json>
-void BasicJsonMember<Json>::Take(Json* json) {
-  **this = std::move(*json);
 }
 
 template <typename Json>

@@ -46,14 +46,13 @@ class BasicJsonMember {
   static BasicJsonMember Array();        // []
   template <JsonScalar T>
   BasicJsonMember(T value);
-  // Whatever a Json is made of, and a Json itself.
+  BasicJsonMember(const Json& value);
+  BasicJsonMember(Json&& value);
+  // Whatever else a Json is made of.
   template <typename T>
-  requires(!JsonScalar<T> && !std::same_as<T, BasicJsonMember> && std::constructible_from<Json, T>)
-      BasicJsonMember(T value)
-      : BasicJsonMember() {
-    Json json(std::move(value));
-    Take(&json);
-  }
+  requires(!JsonScalar<T> && !std::same_as<T, BasicJsonMember> && !std::same_as<T, Json> &&
+           std::constructible_from<Json, T>) BasicJsonMember(T value)
+      : BasicJsonMember(Json(std::move(value))) {}
   // An object if every one is a pair of a string and a value, else an array: nlohmann's rule.
   BasicJsonMember(std::initializer_list<BasicJsonMember> values);
   BasicJsonMember(const BasicJsonMember& other);
@@ -82,7 +81,6 @@ class BasicJsonMember {
   }
 
  private:
-  void Take(Json* json);  // its value
   bool Equals(const BasicJsonMember& other) const;
 
   Json* json_ = nullptr;  // null: the value null

@@ -117,7 +117,7 @@ std::string FingerprintOf(const Bundle& outputs) {
     const std::vector<float> values = output.ToVector<float>();
     const std::string_view bytes(reinterpret_cast<const char*>(values.data()),
                                  values.size() * sizeof(float));
-    lines += Concat(name, " ", output.shape(), " ", std::hex, data::HashBytes(bytes), "\n");
+    lines += Concat(name, " ", output.shape(), " ", data::HashBytes(bytes), "\n");
   }
   return lines;
 }

@@ -63,7 +63,7 @@ bool Check(const HttpExchange& exchange, int port) {
 
 HttpResponse AnswerOf(const HttpRequest& request, const StatusOr<std::string>& page) {
   if (!page.ok()) return Text(500, Message(page.status()));
-  const std::string tag = Concat("\"", std::hex, std::hash<std::string>()(*page), "\"");
+  const std::string tag = Concat("\"", std::hash<std::string>()(*page), "\"");
   const std::string* const known = request.Find("if-none-match");
   HttpResponse response = {.content_type = "text/html; charset=utf-8",
                            .headers = Headers({{"ETag", tag}})};
