@@ -80,6 +80,12 @@ inline Status CheckGiven(const void* pointer, const char* what) {
   return pointer != nullptr ? OkStatus() : InvalidArgument(what, " is NULL");
 }
 
+// The name of a file or folder, which must be there.
+inline Status CheckPath(const char* path, const char* what) {
+  TESSERA_RETURN_IF_ERROR(CheckGiven(path, what));
+  return *path != '\0' ? OkStatus() : InvalidArgument(what, " is empty");
+}
+
 // 0 or 1.
 inline Status CheckFlag(int value, const char* name) {
   return value == 0 || value == 1 ? OkStatus()

@@ -92,7 +92,7 @@ Status Write(const State& state, const Sink& sink) {
 
 Status Save(tsr_context* context, const char* path) {
   TESSERA_ASSIGN_OR_RETURN(const Call call, Call::Begin(context));
-  TESSERA_RETURN_IF_ERROR(CheckGiven(path, "path"));
+  TESSERA_RETURN_IF_ERROR(CheckPath(path, "path"));
   TESSERA_ASSIGN_OR_RETURN(AtomicFile file, AtomicFile::Create(path));
   TESSERA_RETURN_IF_ERROR(Write(
       StateOf(call), [&](const void* bytes, size_t size) { return file.Append(bytes, size); }));
@@ -207,7 +207,7 @@ Status RestoreFrom(const Call& call, const std::string& path) {
 
 Status Restore(tsr_context* context, const char* path) {
   TESSERA_ASSIGN_OR_RETURN(const Call call, Call::Begin(context));
-  TESSERA_RETURN_IF_ERROR(CheckGiven(path, "path"));
+  TESSERA_RETURN_IF_ERROR(CheckPath(path, "path"));
   return RestoreFrom(call, path);
 }
 

@@ -93,7 +93,7 @@ Status Load(const char* path, const Mount& mount, const tsr_load_options* given,
   TESSERA_RETURN_IF_ERROR(
       CheckArray(options.adapters, options.num_adapters, "tsr_load_options: adapters"));
   for (size_t i = 0; i < options.num_adapters; ++i) {
-    TESSERA_RETURN_IF_ERROR(CheckGiven(options.adapters[i], "tsr_load_options: adapters"));
+    TESSERA_RETURN_IF_ERROR(CheckPath(options.adapters[i], "tsr_load_options: adapters"));
   }
   if (options.weights < TSR_WEIGHTS_AS_STORED || options.weights > TSR_WEIGHTS_IQ4_XS) {
     return InvalidArgument("tsr_load_options: weights ", options.weights, " is unknown");
@@ -122,7 +122,7 @@ Status Load(const char* path, const Mount& mount, const tsr_load_options* given,
 }
 
 Status LoadPath(const char* path, const tsr_load_options* options, tsr_model** out) {
-  TESSERA_RETURN_IF_ERROR(CheckGiven(path, "path"));
+  TESSERA_RETURN_IF_ERROR(CheckPath(path, "path"));
   if (!PathExists(path)) return NotFound(path, ": no such folder or archive");
   return Load(path, nullptr, options, out);
 }

@@ -137,7 +137,7 @@ Status DescribeTo(tsr_trainer* trainer, tsr_train_info* out) {
 
 Status Save(tsr_trainer* trainer, const char* folder) {
   TESSERA_ASSIGN_OR_RETURN(const TrainCall call, TrainCall::Begin(trainer));
-  TESSERA_RETURN_IF_ERROR(CheckGiven(folder, "folder"));
+  TESSERA_RETURN_IF_ERROR(CheckPath(folder, "folder"));
   TESSERA_RETURN_IF_ERROR(CheckWhole(*trainer));
   const NoGrad no_grad;
   if (trainer->adapter_config) {
@@ -150,7 +150,7 @@ Status Save(tsr_trainer* trainer, const char* folder) {
 
 Status SaveCheckpoint(tsr_trainer* trainer, const char* directory) {
   TESSERA_ASSIGN_OR_RETURN(const TrainCall call, TrainCall::Begin(trainer));
-  TESSERA_RETURN_IF_ERROR(CheckGiven(directory, "directory"));
+  TESSERA_RETURN_IF_ERROR(CheckPath(directory, "directory"));
   TESSERA_RETURN_IF_ERROR(CheckWhole(*trainer));
   const train::StepLoop& loop = *trainer->loop;
   if (loop.backward_passes() > 0) {
@@ -182,7 +182,7 @@ StatusOr<T> StateOf(const dist::Checkpoint& checkpoint, const char* key) {
 
 Status LoadCheckpoint(tsr_trainer* trainer, const char* directory) {
   TESSERA_ASSIGN_OR_RETURN(const TrainCall call, TrainCall::Begin(trainer));
-  TESSERA_RETURN_IF_ERROR(CheckGiven(directory, "directory"));
+  TESSERA_RETURN_IF_ERROR(CheckPath(directory, "directory"));
   TESSERA_ASSIGN_OR_RETURN(const dist::Checkpoint checkpoint, dist::Checkpoint::Open(directory));
   TESSERA_ASSIGN_OR_RETURN(const auto updates, StateOf<uint64_t>(checkpoint, "updates"));
   TESSERA_ASSIGN_OR_RETURN(const auto skipped, StateOf<uint64_t>(checkpoint, "skipped"));

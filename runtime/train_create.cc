@@ -191,7 +191,7 @@ Status MakeEngine(tsr_trainer* trainer, const tsr_train_options& options) {
 }
 
 Status Create(const char* model, const tsr_train_options* given, tsr_trainer** out) {
-  TESSERA_RETURN_IF_ERROR(CheckGiven(model, "model"));
+  TESSERA_RETURN_IF_ERROR(CheckPath(model, "model"));
   TESSERA_RETURN_IF_ERROR(CheckGiven(out, "out"));
   TESSERA_ASSIGN_OR_RETURN(const tsr_train_options options, OptionsOf(given, kOptions));
   TESSERA_RETURN_IF_ERROR(CheckOptions(options));

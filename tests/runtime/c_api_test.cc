@@ -686,6 +686,8 @@ TEST(CApiTest, FailuresSayWhatIsWrong) {
   std::string message;
   EXPECT_EQ(CodeOf(tsr_model_load("/no/such", nullptr, &none), &message), TSR_NOT_FOUND);
   EXPECT_EQ(message, "/no/such: no such folder or archive");
+  EXPECT_EQ(CodeOf(tsr_model_load("", nullptr, &none), &message), TSR_INVALID_ARGUMENT);
+  EXPECT_EQ(message, "path is empty");
   EXPECT_EQ(CodeOf(tsr_model_load_memory("short", 5, nullptr, &none), &message),
             TSR_INVALID_ARGUMENT);
   EXPECT_EQ(none, nullptr);
