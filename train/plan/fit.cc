@@ -165,7 +165,7 @@ class Search {
   const RunConfig& config_;
   const PlanOptions& options_;
   const int64_t bytes_;
-  const std::optional<Machine>& machine_;
+  const std::optional<Machine> machine_;
   const int64_t rows_of_step_;
   Status refused_;
   bool planned_ = false;

@@ -59,7 +59,9 @@ StatusOr<std::string> CheckMemory(const OpenedRun& run, const MemoryThere& there
   std::string nearest = "; no other layout of so many ranks fits";
   const StatusOr<std::optional<FittedLayout>> found =
       NearestLayout(run.setup->config, options, static_cast<int64_t>(free));
-  if (found.ok() && *found) {
+  if (!found.ok()) {
+    nearest = "; other layouts cannot be planned: " + Message(found.status());
+  } else if (*found) {
     nearest = Concat("; with ", (*found)->Flags(), " it takes ",
                      BytesText(static_cast<double>((*found)->plan.peak_bytes())));
   }
