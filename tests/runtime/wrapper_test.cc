@@ -68,7 +68,6 @@ TEST(WrapperTest, TextsLongerThanTheirGuessAreWhole) {
   const nlohmann::json message = nlohmann::json::parse(model.ChatMessage(talk, {'Y', 'o'}));
   EXPECT_EQ(message["content"], "Yo");
   EXPECT_EQ(FailureOf([&] { model.ChatPrompt("7"); }), TSR_INVALID_ARGUMENT);
-  EXPECT_GT(tsr::Memory().peak, 0u);
 }
 
 TEST(WrapperTest, BatchesStepsAndLogprobsAreThoseOfOneText) {
@@ -103,6 +102,7 @@ TEST(WrapperTest, BatchesStepsAndLogprobsAreThoseOfOneText) {
     EXPECT_TRUE(std::isnan(context.Logprobs(longer)[0]));
   }
   EXPECT_EQ(FailureOf([&] { options.Set("temperatur", "0"); }), TSR_INVALID_ARGUMENT);
+  EXPECT_GT(tsr::Memory().peak, 0u);
 }
 
 TEST(WrapperTest, WhatAContextKeepsGoesThroughMemory) {
@@ -125,6 +125,7 @@ TEST(WrapperTest, VectorsAndScoresOfTexts) {
   const std::vector<float> vector = context.EmbedText("a b", size);
   auto options = tsr::Options<tsr_embed_options>();
   options.pooling = TSR_POOLING_OF_MODEL;
+  options.normalise = 1;
   EXPECT_EQ(vector, context.EmbedText("a b", size, options));
   options.pooling = TSR_POOLING_FIRST;
   EXPECT_NE(vector, context.EmbedText("a b", size, options));
