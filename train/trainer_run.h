@@ -195,7 +195,7 @@ class Trainer::Run {
   int64_t sound_step_ = -1;                     // the weights after it have given finite numbers
   const data::Tokenizer* tokenizer_ = nullptr;  // TrainOptions::tokenizer
   double waited_ = 0;                           // dist::SecondsWaited() at the step before
-  RankProgress progress_;                       // what an elastic run's launcher is told
+  RankProgress progress_;                       // what the launcher of an elastic run reads
   int64_t begun_at_ = 0;                        // the step this process began with
   std::chrono::steady_clock::time_point started_;
 };

@@ -78,7 +78,7 @@ std::vector<nn::Parameter*> ParametersOf(const AttachedAdapter& adapter);
 // false of one that is not dense.
 bool HoldsValues(const nn::Parameter& p, const Tensor& whole);
 
-// Attaches that of the folder, with its values; fails as AdapterFolder::Open
+// Attaches the folder's adapter with its values. Failures are those of AdapterFolder::Open
 // (models/hub/adapter_folder.h).
 StatusOr<AttachedAdapter> LoadAdapter(Model& model, const std::string& folder, int adapter = 0);
 

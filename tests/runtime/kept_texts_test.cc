@@ -270,6 +270,11 @@ TEST(KeptTextsTest, WhatIsNotOfTheModelIsRefused) {
     damaged[at] = static_cast<char>(damaged[at] ^ 1);
     refused(context, damaged);
   }
+  std::string renamed = bytes;
+  renamed.replace(renamed.find("text.0.keys.0"), 13, "text.0.kays.0");
+  std::string lacks;
+  EXPECT_EQ(Restore(context, renamed, &lacks), TSR_DATA_LOSS);
+  has(lacks, "text.0.keys.0");
   for (const size_t size : {size_t{0}, size_t{7}, size_t{100}, bytes.size() - 1}) {
     refused(context, bytes.substr(0, size));
   }
