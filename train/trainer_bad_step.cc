@@ -7,6 +7,7 @@
 #include "autograd/autograd.h"
 #include "base/file.h"
 #include "core/batch_keys.h"
+#include "dist/pipeline/executor.h"
 #include "nlohmann/json.hpp"
 #include "ops/cast/cast.h"
 #include "ops/reduction/sum.h"

@@ -21,6 +21,7 @@
 #include "dist/comm/world.h"
 #include "dist/pipeline/executor.h"
 #include "dist/pipeline/partition.h"
+#include "dist/pipeline/simulator.h"
 #include "nlohmann/json.hpp"
 
 namespace tessera::dist {

@@ -8,6 +8,8 @@
 #include <utility>
 
 #include "base/error.h"
+#include "dist/pipeline/bundle_channel.h"
+#include "dist/pipeline/simulator.h"
 #include "models/model_keys.h"
 
 namespace tessera::dist {
@@ -30,6 +32,13 @@ Tensor Boundary(const Tensor& t, const std::shared_ptr<Tensor>& caught) {
 
 }  // namespace
 
+struct PipelineExecutor::Parts {
+  int chunks_per_rank;
+  BundleChannel channel;
+  std::map<int, Schedule> schedules = {};  // simulated, by number of micro-batches
+  std::map<int, Schedule> forward_schedules = {};
+};
+
 // One run of a schedule on one rank.
 class PipelineExecutor::Step {
  public:
@@ -39,7 +48,7 @@ class PipelineExecutor::Step {
         schedule_(schedule),
         inputs_(micro_batches),
         options_(options),
-        channel_(executor->channel_) {
+        channel_(executor->parts_->channel) {
     TESSERA_CHECK(2 * schedule.num_chunks() * schedule.micro_batches < Stage::kFirstTag, "pipeline",
                   schedule.micro_batches, " micro-batches on ", schedule.num_chunks(),
                   " chunks are more than message tags can tell apart");
@@ -317,20 +326,24 @@ double NumberOf(const Tensor& t) {
 PipelineExecutor::PipelineExecutor(const Stage& stage, const ExecutorOptions& options)
     : stage_(stage),
       options_(options),
-      chunks_per_rank_(static_cast<int>(stage.chunks().size())),
-      channel_(stage.group(), stage.device()) {
-  const Tensor most = Tensor::FromVector<int64_t>({chunks_per_rank_, -chunks_per_rank_}, {2});
+      parts_(new Parts{.chunks_per_rank = static_cast<int>(stage.chunks().size()),
+                       .channel = BundleChannel(stage.group(), stage.device())}) {
+  const int chunks = parts_->chunks_per_rank;
+  const Tensor most = Tensor::FromVector<int64_t>({chunks, -chunks}, {2});
   if (stage.stages() > 1) stage.group()->AllReduce(most, ReduceOp::kMax)->Wait();
   TESSERA_CHECK(most.data<int64_t>()[0] == -most.data<int64_t>()[1], "pipeline",
                 "ranks have different numbers of chunks, ", -most.data<int64_t>()[1], " to ",
                 most.data<int64_t>()[0]);
 }
 
+PipelineExecutor::~PipelineExecutor() = default;
+
 StatusOr<Schedule> PipelineExecutor::ScheduleFor(int micro_batches) const {
-  TESSERA_ASSIGN_OR_RETURN(Schedule schedule,
-                           MakeSchedule(options_.schedule, {.stages = stage_.stages(),
-                                                            .chunks_per_rank = chunks_per_rank_,
-                                                            .micro_batches = micro_batches}));
+  TESSERA_ASSIGN_OR_RETURN(
+      Schedule schedule,
+      MakeSchedule(options_.schedule, {.stages = stage_.stages(),
+                                       .chunks_per_rank = parts_->chunks_per_rank,
+                                       .micro_batches = micro_batches}));
   TESSERA_RETURN_IF_ERROR(Simulate(schedule).status());
   return schedule;
 }
@@ -338,11 +351,11 @@ StatusOr<Schedule> PipelineExecutor::ScheduleFor(int micro_batches) const {
 StepResult PipelineExecutor::Run(const std::vector<Bundle>& micro_batches,
                                  const StepOptions& options) {
   const int count = static_cast<int>(micro_batches.size());
-  auto found = schedules_.find(count);
-  if (found == schedules_.end()) {
+  auto found = parts_->schedules.find(count);
+  if (found == parts_->schedules.end()) {
     StatusOr<Schedule> schedule = ScheduleFor(count);
     TESSERA_CHECK(schedule.ok(), "pipeline", Message(schedule.status()));
-    found = schedules_.emplace(count, *std::move(schedule)).first;
+    found = parts_->schedules.emplace(count, *std::move(schedule)).first;
   }
   return Step(this, found->second, micro_batches, options).Run();
 }
@@ -352,11 +365,11 @@ StepResult PipelineExecutor::Run(const Schedule& schedule, const std::vector<Bun
   const Status sound = Simulate(schedule).status();
   TESSERA_CHECK(sound.ok(), "pipeline", Message(sound));
   TESSERA_CHECK(
-      schedule.stages == stage_.stages() && schedule.chunks_per_rank == chunks_per_rank_ &&
+      schedule.stages == stage_.stages() && schedule.chunks_per_rank == parts_->chunks_per_rank &&
           schedule.micro_batches == std::ssize(micro_batches),
       "pipeline", "the schedule is of ", schedule.stages, " stages, ", schedule.chunks_per_rank,
       " chunks per rank and ", schedule.micro_batches, " micro-batches, the step of ",
-      stage_.stages(), ", ", chunks_per_rank_, " and ", micro_batches.size());
+      stage_.stages(), ", ", parts_->chunks_per_rank, " and ", micro_batches.size());
   return Step(this, schedule, micro_batches, options).Run();
 }
 
@@ -365,14 +378,15 @@ StepResult PipelineExecutor::Evaluate(const std::vector<Bundle>& micro_batches,
   if (micro_batches.empty()) return {};
   const NoGrad no_grad;
   const int count = static_cast<int>(micro_batches.size());
-  auto found = forward_schedules_.find(count);
-  if (found == forward_schedules_.end()) {
-    StatusOr<Schedule> schedule = MakeForwardSchedule(
-        {.stages = stage_.stages(), .chunks_per_rank = chunks_per_rank_, .micro_batches = count});
+  auto found = parts_->forward_schedules.find(count);
+  if (found == parts_->forward_schedules.end()) {
+    StatusOr<Schedule> schedule = MakeForwardSchedule({.stages = stage_.stages(),
+                                                       .chunks_per_rank = parts_->chunks_per_rank,
+                                                       .micro_batches = count});
     TESSERA_CHECK(schedule.ok(), "pipeline", Message(schedule.status()));
     const Status sound = Simulate(*schedule).status();
     TESSERA_CHECK(sound.ok(), "pipeline", Message(sound));
-    found = forward_schedules_.emplace(count, *std::move(schedule)).first;
+    found = parts_->forward_schedules.emplace(count, *std::move(schedule)).first;
   }
   return Step(this, found->second, micro_batches, options).Run();
 }
@@ -390,7 +404,7 @@ std::vector<double> PipelineExecutor::ShareLosses(const std::vector<double>& los
 }
 
 Bundle PipelineExecutor::ShareOutputs(const Bundle& outputs) {
-  return channel_.Broadcast(outputs, stage_.stages() - 1);
+  return parts_->channel.Broadcast(outputs, stage_.stages() - 1);
 }
 
 }  // namespace tessera::dist

@@ -36,9 +36,7 @@
 #include <vector>
 
 #include "autograd/autograd.h"
-#include "dist/pipeline/bundle_channel.h"
 #include "dist/pipeline/schedule.h"
-#include "dist/pipeline/simulator.h"
 #include "dist/pipeline/stage.h"
 #include "models/model.h"
 
@@ -97,6 +95,9 @@ class PipelineExecutor {
   // Collective over the stage's group. `stage` outlives the executor. Throws Error when ranks have
   // different numbers of chunks.
   PipelineExecutor(const Stage& stage, const ExecutorOptions& options);
+  ~PipelineExecutor();
+  PipelineExecutor(const PipelineExecutor&) = delete;
+  PipelineExecutor& operator=(const PipelineExecutor&) = delete;
 
   // One step: forward and backward of all micro-batches, gradients left in the parameters' leaves.
   // Collective. Throws Error when the schedule does not fit their number (CheckSchedule asks first)
@@ -122,13 +123,11 @@ class PipelineExecutor {
 
  private:
   class Step;
+  struct Parts;
 
   const Stage& stage_;
   const ExecutorOptions options_;
-  int chunks_per_rank_ = 1;
-  BundleChannel channel_;
-  std::map<int, Schedule> schedules_;  // simulated, by number of micro-batches
-  std::map<int, Schedule> forward_schedules_;
+  const std::unique_ptr<Parts> parts_;
 };
 
 }  // namespace tessera::dist

@@ -7,9 +7,11 @@
 
 #include "autograd/autograd.h"
 #include "base/error.h"
+#include "dist/store/gradient_norm.h"
 #include "dist/store/replicas.h"
 #include "dist/store/replicated_parameters.h"
 #include "dist/store/sharded_parameters.h"
+#include "dist/store/store_policy.h"
 #include "optim/modules/module_parameters.h"
 
 namespace tessera::dist {
@@ -74,6 +76,14 @@ std::vector<nn::Parameter*> StoreContents::AllParameters() const {
   return all;
 }
 
+struct ParameterStore::Parts {
+  const ZeroOptions options;
+  StoreContents contents;
+  std::unique_ptr<StorePolicy> policy = nullptr;
+  const GatheredUnits* units = nullptr;  // the policy's
+  std::unique_ptr<GradientNorm> norm = nullptr;
+};
+
 ParameterStore::ParameterStore(nn::Module& model, std::vector<optim::ParameterGroup> groups,
                                const OptimizerFactory& make_optimizer, const StoreGroups& ranks,
                                const ZeroOptions& options, const NeedsWhole& needs_whole)
@@ -95,26 +105,28 @@ ParameterStore::ParameterStore(const Stage& stage, std::vector<optim::ParameterG
 
 ParameterStore::ParameterStore(StoreContents contents, const OptimizerFactory& make_optimizer,
                                const ZeroOptions& options)
-    : options_(OptionsFor(options, contents.stage)), contents_(std::move(contents)) {
+    : parts_(new Parts{.options = OptionsFor(options, contents.stage),
+                       .contents = std::move(contents)}) {
   const Status valid = options.Validate();
   TESSERA_CHECK(valid.ok(), "store", Message(valid));
-  TESSERA_CHECK(!options.shards_parameters() ||
-                    (contents_.chunks.size() == 1 && contents_.chunks.front().size() == 1),
-                "store", "parameters are cut of one module, not of ", contents_.chunks.size(),
-                " chunks");
-  TESSERA_CHECK(!options.deterministic || IsPowerOfTwo(contents_.ranks.data->size()), "store",
-                "deterministic sums need a power of two of ranks, not ",
-                contents_.ranks.data->size());
+  TESSERA_CHECK(!options.shards_parameters() || (parts_->contents.chunks.size() == 1 &&
+                                                 parts_->contents.chunks.front().size() == 1),
+                "store", "parameters are cut of one module, not of ",
+                parts_->contents.chunks.size(), " chunks");
+  TESSERA_CHECK(!options.deterministic || IsPowerOfTwo(parts_->contents.ranks.data->size()),
+                "store", "deterministic sums need a power of two of ranks, not ",
+                parts_->contents.ranks.data->size());
   const NoGrad no_grad;
   FindSlots();
-  if (options_.replicates()) {
-    policy_ = std::make_unique<ReplicatedParameters>(contents_, make_optimizer, options_);
+  if (parts_->options.replicates()) {
+    parts_->policy =
+        std::make_unique<ReplicatedParameters>(parts_->contents, make_optimizer, parts_->options);
   } else {
     auto sharded = std::make_unique<ShardedParameters>(
-        contents_, make_optimizer, options_,
+        parts_->contents, make_optimizer, parts_->options,
         [this](const optim::StepInputs& inputs) { Step(inputs); });
-    units_ = sharded->units();
-    policy_ = std::move(sharded);
+    parts_->units = sharded->units();
+    parts_->policy = std::move(sharded);
   }
   MakeNorm();
 }
@@ -122,17 +134,18 @@ ParameterStore::ParameterStore(StoreContents contents, const OptimizerFactory& m
 ParameterStore::~ParameterStore() = default;
 
 void ParameterStore::FindSlots() {
-  std::map<const AutogradRecord*, Trained> trained = TrainedLeaves(contents_.groups);
-  const std::vector<nn::Parameter*> all = contents_.AllParameters();
+  std::map<const AutogradRecord*, Trained> trained = TrainedLeaves(parts_->contents.groups);
+  const std::vector<nn::Parameter*> all = parts_->contents.AllParameters();
   std::map<const AutogradRecord*, size_t> arrivals;
   for (size_t i = 0; i < all.size(); ++i) {
     if (all[i]->tensor.record() != nullptr) arrivals[all[i]->tensor.record().get()] = i;
   }
-  const std::vector<std::string> shared =
-      contents_.stage == nullptr ? std::vector<std::string>() : contents_.stage->SharedWeights();
+  const std::vector<std::string> shared = parts_->contents.stage == nullptr
+                                              ? std::vector<std::string>()
+                                              : parts_->contents.stage->SharedWeights();
   std::map<const nn::Parameter*, int> chunk_of;
-  for (size_t c = 0; c < contents_.chunks.size(); ++c) {
-    for (nn::Module* module : contents_.chunks[c]) {
+  for (size_t c = 0; c < parts_->contents.chunks.size(); ++c) {
+    for (nn::Module* module : parts_->contents.chunks[c]) {
       module->VisitParameters([&](nn::Parameter& p) { chunk_of[&p] = static_cast<int>(c); });
     }
   }
@@ -145,7 +158,7 @@ void ParameterStore::FindSlots() {
     slot.name = p->name;
     slot.leaf = p->tensor;
     slot.placement = p->placement;
-    slot.ranks = contents_.ranks.HoldersOf(*p);
+    slot.ranks = parts_->contents.ranks.HoldersOf(*p);
     slot.order = place;
     slot.model = chunk_of.at(p);
     slot.gradient_group = p->gradient_group;
@@ -156,86 +169,99 @@ void ParameterStore::FindSlots() {
       slot.trains = true;
       slot.group = found->second.group;
       slot.parameter = parameter;
-      slot.whole = contents_.needs_whole != nullptr && contents_.needs_whole(parameter);
+      slot.whole =
+          parts_->contents.needs_whole != nullptr && parts_->contents.needs_whole(parameter);
       slot.tied = parameter.tied;
       slot.arrivals.push_back(arrivals.at(p->tensor.record().get()));
       for (const Tensor& tied : slot.tied) {
         const auto known = arrivals.find(tied.record().get());
         slot.arrivals.push_back(known == arrivals.end() ? 0 : known->second);
       }
-      contents_.parameters.push_back(parameter);
+      parts_->contents.parameters.push_back(parameter);
       trained.erase(found);
     }
-    contents_.slots.push_back(std::move(slot));
+    parts_->contents.slots.push_back(std::move(slot));
   }
-  DropOthers(all, contents_.parameters);
+  DropOthers(all, parts_->contents.parameters);
   TESSERA_CHECK(trained.empty(), "store", "'", trained.begin()->second.parameter->name,
                 "' is no parameter of the models");
 }
 
 // Of the ranks that hold the same elements, one counts them.
 void ParameterStore::MakeNorm() {
-  const Stage* const stage = contents_.stage;
+  const Stage* const stage = parts_->contents.stage;
   std::vector<MeasuredParameter> measured;
-  for (const FlatSlot& slot : contents_.slots) {
+  for (const FlatSlot& slot : parts_->contents.slots) {
     if (!slot.trains) continue;
     const bool owned = stage == nullptr || stage->Owns(slot.name);
-    const bool part = contents_.ranks.tensor->rank() == 0 || !slot.placement.is_whole();
+    const bool part = parts_->contents.ranks.tensor->rank() == 0 || !slot.placement.is_whole();
     measured.push_back({.counted = owned && part,
                         .ranks = slot.ranks,
-                        .cut = policy_->cuts_gradients() && slot.ranks->size() > 1});
+                        .cut = parts_->policy->cuts_gradients() && slot.ranks->size() > 1});
   }
-  norm_ = std::make_unique<GradientNorm>(std::move(measured), contents_.ranks, stage,
-                                         contents_.device());
+  parts_->norm = std::make_unique<GradientNorm>(std::move(measured), parts_->contents.ranks, stage,
+                                                parts_->contents.device());
 }
 
 void ParameterStore::Start() {
-  if (!options_.shards_parameters()) {
-    BroadcastParameters(contents_.AllParameters(), contents_.ranks);
+  if (!parts_->options.shards_parameters()) {
+    BroadcastParameters(parts_->contents.AllParameters(), parts_->contents.ranks);
   }
   optimizer().RefreshMasterWeights();
 }
 
 void ParameterStore::BeginStep(int64_t micro_batches,
                                const std::optional<optim::StepInputs>& inputs) {
-  policy_->BeginStep(micro_batches, inputs);
+  parts_->policy->BeginStep(micro_batches, inputs);
 }
 
-void ParameterStore::BeginMicroBatch(int64_t m, int chunk) { policy_->BeginMicroBatch(m, chunk); }
+optim::Optimizer& ParameterStore::optimizer() { return parts_->policy->optimizer(); }
 
-void ParameterStore::FinishGradients() { policy_->FinishGradients(); }
+void ParameterStore::BeginMicroBatch(int64_t m, int chunk) {
+  parts_->policy->BeginMicroBatch(m, chunk);
+}
+
+void ParameterStore::FinishGradients() { parts_->policy->FinishGradients(); }
 
 optim::ClipResult ParameterStore::Clip(const optim::ClipOptions& options) {
-  return optim::ClipFromSquaredNorm(norm_->SquaredNorm(policy_->Gradients()), options);
+  return optim::ClipFromSquaredNorm(parts_->norm->SquaredNorm(parts_->policy->Gradients()),
+                                    options);
 }
 
-void ParameterStore::Step(const optim::StepInputs& inputs) { policy_->Step(inputs); }
+void ParameterStore::Step(const optim::StepInputs& inputs) { parts_->policy->Step(inputs); }
 
-void ParameterStore::AbandonStep() { policy_->AbandonStep(); }
+void ParameterStore::AbandonStep() { parts_->policy->AbandonStep(); }
 
 GatheredScope ParameterStore::Gather(const std::vector<nn::Parameter*>& parameters, GatherFor use) {
   std::vector<Tensor> tensors;
   for (const nn::Parameter* p : parameters) tensors.push_back(p->tensor);
   if (parameters.empty()) {
-    for (const FlatSlot& slot : contents_.slots) tensors.push_back(slot.leaf);
+    for (const FlatSlot& slot : parts_->contents.slots) tensors.push_back(slot.leaf);
   }
   return GatheredScope(tensors, use);
 }
 
+bool ParameterStore::forward_is_collective() const {
+  const StoreGroups& ranks = parts_->contents.ranks;
+  return ranks.experts->size() > 1 ||
+         (parts_->options.shards_parameters() && ranks.data->size() > 1);
+}
+
 const char* ParameterStore::WhyNotCaptured(int64_t micro_batches) const {
-  if (!options_.replicates()) return "parameters or states elsewhere";
-  if (options_.deterministic && micro_batches > 1) return "deterministic sums of micro-batches";
+  if (!parts_->options.replicates()) return "parameters or states elsewhere";
+  if (parts_->options.deterministic && micro_batches > 1)
+    return "deterministic sums of micro-batches";
   return nullptr;
 }
 
 std::vector<CheckpointTensor> ParameterStore::CheckpointTensors() {
   std::vector<CheckpointTensor> entries;
-  policy_->AppendTensors(&entries);
+  parts_->policy->AppendTensors(&entries);
   std::set<std::string> left_out;
-  for (const nn::Parameter* p : contents_.AllParameters()) {
+  for (const nn::Parameter* p : parts_->contents.AllParameters()) {
     const bool quantised = p->form != nullptr && !p->can_train;  // a folder has its bytes
     const bool frozen = p->can_train && p->tied_to == nullptr && !RequiresGrad(p->tensor);
-    if (quantised || (frozen && !options_.frozen_in_checkpoints)) {
+    if (quantised || (frozen && !parts_->options.frozen_in_checkpoints)) {
       left_out.insert("model." + p->name);
     }
   }
@@ -243,14 +269,14 @@ std::vector<CheckpointTensor> ParameterStore::CheckpointTensors() {
   return entries;
 }
 
-void ParameterStore::Loaded(bool with_states) { policy_->Loaded(with_states); }
+void ParameterStore::Loaded(bool with_states) { parts_->policy->Loaded(with_states); }
 
 std::map<std::string, Tensor> ParameterStore::FullStateDict(bool rank0_only) {
   std::map<std::string, Tensor> state;
   GatheredScope scope;  // what lies in one bucket is gathered once
-  for (const FlatSlot& slot : contents_.slots) {
+  for (const FlatSlot& slot : parts_->contents.slots) {
     scope = GatheredScope({slot.leaf});
-    if (rank0_only && contents_.ranks.data->rank() != 0) continue;
+    if (rank0_only && parts_->contents.ranks.data->rank() != 0) continue;
     const Tensor whole = slot.leaf.Detach();
     state[slot.name] = whole.device() == Device::Cpu() ? CastCopy(whole, whole.dtype())
                                                        : CopyTo(whole, Device::Cpu());
@@ -258,15 +284,19 @@ std::map<std::string, Tensor> ParameterStore::FullStateDict(bool rank0_only) {
   return state;
 }
 
+std::vector<std::vector<std::string>> ParameterStore::BucketNames() const {
+  return parts_->policy->BucketNames();
+}
+
 std::vector<std::string> ParameterStore::UnitNames() const {
   std::vector<std::string> names;
-  if (units_ == nullptr) return names;
-  for (const Unit& unit : units_->units()) names.push_back(unit.name);
+  if (parts_->units == nullptr) return names;
+  for (const Unit& unit : parts_->units->units()) names.push_back(unit.name);
   return names;
 }
 
 GatherCounts ParameterStore::gather_counts() const {
-  return units_ == nullptr ? GatherCounts{} : units_->counts();
+  return parts_->units == nullptr ? GatherCounts{} : parts_->units->counts();
 }
 
 }  // namespace tessera::dist

@@ -69,9 +69,7 @@
 #include "dist/checkpoint/pieces.h"
 #include "dist/pipeline/stage.h"
 #include "dist/store/gathered_units.h"
-#include "dist/store/gradient_norm.h"
 #include "dist/store/parameter_shard.h"
-#include "dist/store/store_policy.h"
 #include "dist/store/store_setup.h"
 #include "dist/store/zero_options.h"
 #include "nn/module.h"
@@ -79,6 +77,8 @@
 #include "optim/optimizer.h"
 
 namespace tessera::dist {
+
+struct StoreContents;  // dist/store/store_policy.h
 
 class ParameterStore {
  public:
@@ -125,7 +125,7 @@ class ParameterStore {
   void AbandonStep();
 
   // Learning rate, step count and states, as far as this rank has them. Its Step is the store's.
-  optim::Optimizer& optimizer() { return policy_->optimizer(); }
+  optim::Optimizer& optimizer();
 
   // The elements of the given parameters (all, if none are named) are there while the scope lives;
   // those that are whole anyway cost nothing. Writing: the same on every rank; a scope for it is
@@ -134,10 +134,7 @@ class ParameterStore {
                                      GatherFor use = GatherFor::kReading);
   // Whether ranks gather parameters, or exchange tokens, in forward passes, so that all must run as
   // many.
-  bool forward_is_collective() const {
-    return contents_.ranks.experts->size() > 1 ||
-           (options_.shards_parameters() && contents_.ranks.data->size() > 1);
-  }
+  bool forward_is_collective() const;
   // Why a step cannot be captured once and replayed: its memory is not the same every time. nullptr
   // when it can.
   const char* WhyNotCaptured(int64_t micro_batches) const;
@@ -154,7 +151,7 @@ class ParameterStore {
   std::map<std::string, Tensor> FullStateDict(bool rank0_only = true);
 
   // The parameters of each bucket of gradients, in order.
-  std::vector<std::vector<std::string>> BucketNames() const { return policy_->BucketNames(); }
+  std::vector<std::vector<std::string>> BucketNames() const;
   // Where parameters are cut: the modules or parameters of each unit, and how often units were
   // gathered for passes.
   std::vector<std::string> UnitNames() const;
@@ -166,11 +163,8 @@ class ParameterStore {
   void FindSlots();
   void MakeNorm();
 
-  const ZeroOptions options_;
-  StoreContents contents_;
-  std::unique_ptr<StorePolicy> policy_;
-  const GatheredUnits* units_ = nullptr;  // the policy's
-  std::unique_ptr<GradientNorm> norm_;
+  struct Parts;
+  const std::unique_ptr<Parts> parts_;
 };
 
 }  // namespace tessera::dist

@@ -8,6 +8,7 @@
 
 #include <tessera/core/thread_communicator.h>
 #include <tessera/models/family.h>
+#include <tessera/nn/running_statistics.h>
 #include <tessera/optim/optimizer_kind.h>
 #include <tessera/train/engine/engine.h>
 

@@ -22,6 +22,7 @@
 #include "dist/pipeline/executor.h"
 #include "dist/pipeline/partition.h"
 #include "dist/pipeline/pipelined_model.h"
+#include "dist/pipeline/simulator.h"
 #include "dist/store/parameter_store.h"
 #include "models/family.h"
 #include "models/generation/generate.h"

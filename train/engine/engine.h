@@ -36,18 +36,17 @@
 #include "dist/pipeline/schedule.h"
 #include "dist/store/parameter_store.h"
 #include "models/model.h"
-#include "nn/running_statistics.h"
 #include "optim/grad_scaler.h"
 #include "optim/update_rule.h"
-#include "train/engine/phase_clock.h"
 #include "train/engine/step_parts.h"
-#include "train/engine/step_runner.h"
 
 namespace tessera::dist {
 class Checkpoint;  // dist/checkpoint/checkpoint.h
 }  // namespace tessera::dist
 
 namespace tessera::train {
+
+class PhaseClock;  // train/engine/phase_clock.h
 
 struct EngineOptions {
   std::shared_ptr<const optim::UpdateRule> rule;  // the optimizer with its options
@@ -115,7 +114,7 @@ class Engine {
   Engine& operator=(const Engine&) = delete;
 
   // Parameters have their first values: those of rank 0 become every rank's. Collective.
-  void Start() { store_->Start(); }
+  void Start();
   StepResult Step(const EngineStep& step);
   // Runs a step's passes again, and drops them: what is not finite first on this rank. Where all
   // that operations give is finite, the first parameter by name whose gradient is not (a sum over
@@ -140,7 +139,7 @@ class Engine {
   StepResult FinishStep();
   // Drops what there is of a step that was begun, after an exception too (but not of a pipeline,
   // whose messages may be on their way).
-  void AbandonStep() { runner_->Undo(); }
+  void AbandonStep();
 
   // One forward pass, without a tape around it or with one, as the caller has it.
   models::Bundle Forward(const models::Bundle& batch, const models::RunOptions& options);
@@ -151,14 +150,14 @@ class Engine {
   // refuses that of another number of data-parallel ranks.
   Status ExpectMems(const dist::Checkpoint& checkpoint);
   // After those were written. Collective.
-  void Loaded() { store_->Loaded(); }
+  void Loaded();
 
-  dist::ParameterStore& store() { return *store_; }
+  dist::ParameterStore& store();
   models::Model& model() { return model_; }
   // nullptr: losses are not scaled, or by 1.
-  const optim::GradScaler* scaler() const { return scaler_ ? &*scaler_ : nullptr; }
-  DType products() const { return options_.products; }
-  PhaseClock& phases() { return phases_; }
+  const optim::GradScaler* scaler() const;
+  DType products() const;
+  PhaseClock& phases();
 
   // From now on steps are captured as CUDA graphs where they can be (train/engine/captured_step.h);
   // otherwise `say` is given one line with the reason: the caller's, where it has one, or the
@@ -167,28 +166,13 @@ class Engine {
                     std::function<void(const std::string&)> say);
   // Gives back the memory that is held from step to step: a captured step's, which is captured anew
   // later.
-  void ReleaseStepMemory() { runner_->ReleaseMemory(); }
+  void ReleaseStepMemory();
 
  private:
-  std::unique_ptr<dist::ActivationStore> MakeActivations() const;
-  std::optional<optim::GradScaler> MakeScaler() const;
-  std::optional<BadNumber> BadGradient(Bundle* tensors) const;
-  Tensor ShareOnDevice(double share) const;
-  StepInputs InputsOf(const EngineStep& step) const;
-  StepResult ResultOf(const StepOutputs& outputs) const;
+  struct Parts;
 
   models::Model& model_;
-  const dist::Mesh mesh_;
-  const EngineOptions options_;
-  const std::shared_ptr<models::Bundle> mems_ = std::make_shared<models::Bundle>();
-  const StepParts parts_;
-  std::unique_ptr<dist::ActivationStore> activations_;  // nullptr: kept where they are
-  std::unique_ptr<dist::ParameterStore> store_;
-  std::optional<optim::GradScaler> scaler_;
-  PhaseClock phases_;
-  nn::RunningStatistics statistics_;  // of the step under way
-  const StepWork work_;
-  std::unique_ptr<StepRunner> runner_;
+  const std::unique_ptr<Parts> parts_;
 };
 
 }  // namespace tessera::train

@@ -122,9 +122,9 @@ ForeignKeys::ForeignKeys(const Json& object, const std::string& source, const Fo
 }
 
 ForeignKeys::ForeignKeys(const Json& object, Namer name_of, const ForeignTable& table,
-                         std::optional<Translation> own)
-    : name_of_(std::move(name_of)), table_(table), beside_own_keys_(own.has_value()) {
-  if (own) result_ = *std::move(own);
+                         const Translation* own)
+    : name_of_(std::move(name_of)), table_(table), beside_own_keys_(own != nullptr) {
+  if (own != nullptr) result_ = *own;
   for (const auto& [key, value] : result_.keys->items()) origin_[key] = key;
   if (object.is_object()) Walk(object, "");
 }

@@ -121,7 +121,7 @@ class ForeignKeys {
   // keys of the run beside it gave; a foreign key that contradicts one of them is refused.
   ForeignKeys(const nlohmann::json& object, const std::string& source, const ForeignTable& table);
   ForeignKeys(const nlohmann::json& object, Namer name_of, const ForeignTable& table,
-              std::optional<Translation> own = std::nullopt);
+              const Translation* own = nullptr);
 
   std::optional<bool> Bool(const std::string& key);  // also "true", "False"
   // 5e8 is an integer too, and so is "2" (YAML).

@@ -355,8 +355,8 @@ Translation TakeOwnKeys(const Json& given, const ForeignKeys::Namer& name_of, Js
 
 Translation TranslateRun(const Json& given, const ForeignKeys::Namer& name_of) {
   Json foreign = Json::object();
-  Translation own = TakeOwnKeys(given, name_of, &foreign);
-  Translation run = Translate(ForeignKeys(foreign, name_of, RunKeys(), std::move(own)));
+  const Translation own = TakeOwnKeys(given, name_of, &foreign);
+  Translation run = Translate(ForeignKeys(foreign, name_of, RunKeys(), &own));
   // Verdicts in the order of the file; those on keys that are not there stay behind.
   std::map<std::string, size_t> places;
   for (const auto& [key, value] : given.items()) places.emplace(key, places.size());

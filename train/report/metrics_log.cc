@@ -25,6 +25,12 @@ StatusOr<std::unique_ptr<MetricsWriter>> OpenWriter(const std::string& name,
 
 }  // namespace
 
+MetricsLog::MetricsLog(RowFile file) : file_(std::move(file)) {}
+
+MetricsLog::MetricsLog(MetricsLog&&) noexcept = default;
+
+MetricsLog::~MetricsLog() = default;
+
 StatusOr<MetricsLog> MetricsLog::Open(const std::string& folder, int64_t last_step,
                                       const std::vector<std::string>& report_to,
                                       const char* again) {

@@ -29,6 +29,8 @@ class MetricsLog {
   static StatusOr<MetricsLog> Open(const std::string& folder, int64_t last_step,
                                    const std::vector<std::string>& report_to,
                                    const char* again = nullptr);
+  MetricsLog(MetricsLog&&) noexcept;
+  ~MetricsLog();
   // Removes the file and its other forms.
   static Status Remove(const std::string& folder);
 
@@ -36,7 +38,7 @@ class MetricsLog {
   Status Append(const nlohmann::ordered_json& row);
 
  private:
-  explicit MetricsLog(RowFile file) : file_(std::move(file)) {}
+  explicit MetricsLog(RowFile file);
 
   RowFile file_;
   std::vector<std::unique_ptr<MetricsWriter>> writers_;
