@@ -103,6 +103,7 @@ StatusOr<std::shared_ptr<StepOutputs>> StepOutputs::Take(const json& options, St
     const std::set<std::string> distinct(files.begin(), files.end());
     for (const std::string& file : distinct) {
       TESSERA_RETURN_IF_ERROR(ClaimOutput(file, claim, &taken->locks_->held.emplace_back()));
+      TESSERA_RETURN_IF_ERROR(RemoveHalfWritten(file + ".journal"));
     }
     return OkStatus();
   }));

@@ -26,7 +26,8 @@ constexpr int kGzipWindow = 15 + 16;  // zlib's way to ask for gzip
 
 class PlainFile : public ByteSource {
  public:
-  PlainFile(std::string path, int fd) : path_(std::move(path)), fd_(fd) {}
+  PlainFile(std::string path, int fd, int64_t size)
+      : path_(std::move(path)), fd_(fd), size_(size) {}
   ~PlainFile() override { close(fd_); }
 
   StatusOr<size_t> Read(char* to, size_t size) override {
@@ -35,6 +36,9 @@ class PlainFile : public ByteSource {
       const ssize_t n = pread(fd_, to + done, size - done, position_);
       if (n < 0 && errno == EINTR) continue;
       if (n < 0) return SystemFailure(errno, path_, ": cannot read");
+      if (n == 0 && position_ < size_) {
+        return DataLoss(path_, ": was cut short while it was read");
+      }
       if (n == 0) break;
       done += static_cast<size_t>(n);
       position_ += n;
@@ -51,6 +55,7 @@ class PlainFile : public ByteSource {
  private:
   const std::string path_;
   const int fd_;
+  const int64_t size_;  // when it was opened
   int64_t position_ = 0;
 };
 
@@ -176,9 +181,13 @@ class ZstdFile : public CompressedFile {
 StatusOr<std::unique_ptr<ByteSource>> ByteSource::Open(const std::string& path) {
   const int fd = OpenFile(path, O_RDONLY);
   if (fd < 0) return SystemFailure(errno, path, ": cannot read");
-  auto file = std::make_unique<PlainFile>(path, fd);
   struct stat status;
-  if (fstat(fd, &status) != 0) return SystemFailure(errno, path, ": cannot read");
+  if (fstat(fd, &status) != 0) {
+    const int error = errno;
+    close(fd);
+    return SystemFailure(error, path, ": cannot read");
+  }
+  auto file = std::make_unique<PlainFile>(path, fd, status.st_size);
   if (!S_ISREG(status.st_mode)) return InvalidArgument(path, ": not a regular file");
   char magic[4] = {};
   TESSERA_ASSIGN_OR_RETURN(const size_t size, file->Read(magic, sizeof(magic)));

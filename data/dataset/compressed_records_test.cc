@@ -205,6 +205,23 @@ TEST_F(FoldersTest, ALineWithoutEndIsRefused) {
             path + ": a line of more than 256 MiB at byte 3 of what it decompresses to");
 }
 
+TEST_F(FoldersTest, AFileThatIsCutShortIsNotAtItsEnd) {
+  const std::string text = "{\"text\": \"a\"}\n{\"text\": \"b\"}\n";
+  for (const Compression compression : {Compression::kNone, Compression::kZstd}) {
+    const std::string bytes =
+        compression == Compression::kNone ? text : Compressed(text, compression);
+    for (const size_t left : {bytes.size() - 1, size_t{0}}) {
+      const std::string path = Put("a.jsonl", bytes);
+      const auto source = ByteSource::Open(path);
+      ASSERT_TRUE(source.ok()) << source.status();
+      fs::resize_file(path, left);
+      char to[64];
+      EXPECT_EQ(Message((*source)->Read(to, sizeof(to)).status()),
+                path + ": was cut short while it was read");
+    }
+  }
+}
+
 TEST_F(FoldersTest, DamageIsNamedWithTheFile) {
   std::string lines;
   for (int i = 0; i < 3000; ++i) lines += Json({{"text", std::to_string(i * 7919)}}).dump() + "\n";

@@ -2,6 +2,7 @@
 #include "dist/comm/mpi_runtime.h"
 
 #include <sched.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -28,11 +29,25 @@ constexpr microseconds kRestAsleep{20000};
 constexpr milliseconds kAwakeFor{100};
 // A waiting thread yields its core for so long, then it also sleeps in between.
 constexpr milliseconds kYieldFor{50};
+// mpirun reads what ranks write at once.
+constexpr milliseconds kReadsWithin{500};
 // Looks of a waiting thread before it yields.
 constexpr int64_t kSpins = 50;
 
 // What an exit without the orderly end must still do.
 std::atomic<bool> must_abort_at_exit{false};
+
+// What mpirun says of an abort takes another way to it: what this process wrote is read before.
+void AbortWorld(int code) {
+  std::fflush(nullptr);
+  constexpr milliseconds kPause{2};
+  int unread = 1;  // bytes of a pipe
+  for (milliseconds waited{0}; unread > 0 && waited < kReadsWithin; waited += kPause) {
+    if (ioctl(STDERR_FILENO, FIONREAD, &unread) != 0) break;
+    std::this_thread::sleep_for(kPause);
+  }
+  Mpi().Abort(Mpi().comm_world, code);
+}
 
 void AbortAtExit() {
   if (!must_abort_at_exit.exchange(false)) return;
@@ -40,7 +55,7 @@ void AbortAtExit() {
   Mpi().Comm_rank(Mpi().comm_world, &rank);
   std::fflush(nullptr);
   std::fprintf(stderr, "rank %d has ended before the others: the job ends\n", rank);
-  Mpi().Abort(Mpi().comm_world, 1);
+  AbortWorld(1);
 }
 
 }  // namespace
@@ -326,8 +341,7 @@ void MpiRuntime::FailJob(const std::string& line) {
 
 void MpiRuntime::Abort(int code) {
   must_abort_at_exit = false;
-  std::fflush(nullptr);
-  Mpi().Abort(Mpi().comm_world, code);
+  AbortWorld(code);
   std::_Exit(code);
 }
 

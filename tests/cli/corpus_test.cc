@@ -87,10 +87,14 @@ TEST_F(CorpusTest, DedupKeepsItsContract) {
   const size_t end = pairs.find('\n');
   EXPECT_EQ(std::ranges::count(pairs.substr(0, end), '\t'), 2);
   EXPECT_TRUE(pairs.starts_with("http://a.org/")) << pairs.substr(0, end);
-  // Again: nothing to do, and the same to say.
+  // Again: nothing to do, and the same to say. What a killed run half wrote goes.
+  Write("out.jsonl.journal.tmp-17-0", "{");
+  Write("pairs.tsv.tmp-17-0", "http");
   EXPECT_EQ(Output({"corpus", "dedup", "--input", a, b, "--output", Path("out.jsonl"),
                     "--threshold", "0.8", "--pairs", Path("pairs.tsv")}),
             out);
+  EXPECT_FALSE(fs::exists(Path("out.jsonl.journal.tmp-17-0")));
+  EXPECT_FALSE(fs::exists(Path("pairs.tsv.tmp-17-0")));
 }
 
 TEST_F(CorpusTest, StepsSayWhatCameInAndOut) {
