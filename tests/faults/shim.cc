@@ -368,7 +368,7 @@ Function* Next(const char* name) {
 
 size_t Half(size_t size) { return size > 1 ? size / 2 : size; }
 
-// Kills the process after `write` has written half of the bytes.
+// Kills the process after `write` has written, or reserved, half of the bytes.
 template <class Write>
 [[noreturn]] void Tear(const Write& write, size_t size) {
   if (size > 1) static_cast<void>(!write(size / 2));
@@ -449,12 +449,17 @@ ssize_t pwrite64(int file, const void* bytes, size_t size, off_t offset)
     __attribute__((alias("pwrite")));
 ssize_t writev(int file, const iovec* parts, int count) {
   NEXT(writev);
-  if (MeetFile(kWrite, file) == kError) return -1;
+  const How how = MeetFile(kWrite, file);
+  if (how == kError) return -1;
+  if (how == kTear) Tear([](size_t) { return 0; }, 0);
   return next(file, parts, count);
 }
 int posix_fallocate(int file, off_t offset, off_t size) {
   NEXT(posix_fallocate);
-  if (MeetFile(kWrite, file) == kError) return plan.error;  // it leaves errno alone
+  const How how = MeetFile(kWrite, file);
+  if (how == kError) return plan.error;  // it leaves errno alone
+  const auto take = [&](size_t bytes) { return next(file, offset, static_cast<off_t>(bytes)); };
+  if (how == kTear) Tear(take, static_cast<size_t>(size));
   return next(file, offset, size);
 }
 int posix_fallocate64(int file, off_t offset, off_t size) __attribute__((alias("posix_fallocate")));
