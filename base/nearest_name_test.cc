@@ -26,8 +26,8 @@ TEST(NearestNameTest, HasALimit) {
   EXPECT_EQ(NearestName("", {"tag"}), "");
   EXPECT_EQ(NearestName("xy", {"lr"}), "lr");
   EXPECT_EQ(NearestName("xyz", {"tag"}), "");
-  EXPECT_EQ(NearestName("abcdefxxx", {"abcdefghi"}), "abcdefghi");
-  EXPECT_EQ(NearestName("abcdexxxx", {"abcdefghi"}), "");
+  EXPECT_EQ(NearestName("abcdefuvw", {"abcdefghi"}), "abcdefghi");
+  EXPECT_EQ(NearestName("abcdeuvwx", {"abcdefghi"}), "");
   EXPECT_EQ(NearestName(std::string(4000, 'a'), {"a", "aaaa"}), "");
 }
 

@@ -163,8 +163,8 @@ TEST_F(BlockRunTest, GoesOnWhereItWas) {
             Content(Path("parts.jsonl.gz.dropped.tsv")));
 }
 
-// The step fails after it has written its second output, while the journal is still that of its
-// part. That journal names the second output as well, so that the next run may replace it.
+// The step fails after it has written its second output. The journal that lies there is its part's,
+// and names the second output as well: the next run may replace it.
 TEST_F(BlockRunTest, TheJournalOfAPartNamesAllThatTheStepWrites) {
   BlockRun whole;
   whole.name = "test";

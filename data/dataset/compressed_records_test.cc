@@ -207,7 +207,8 @@ TEST_F(FoldersTest, ALineWithoutEndIsRefused) {
 
 TEST_F(FoldersTest, AFileThatIsCutShortIsNotAtItsEnd) {
   const std::string text = "{\"text\": \"a\"}\n{\"text\": \"b\"}\n";
-  for (const Compression compression : {Compression::kNone, Compression::kZstd}) {
+  for (const Compression compression :
+       {Compression::kNone, Compression::kGzip, Compression::kZstd}) {
     const std::string bytes =
         compression == Compression::kNone ? text : Compressed(text, compression);
     for (const size_t left : {bytes.size() - 1, size_t{0}}) {

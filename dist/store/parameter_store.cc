@@ -134,18 +134,18 @@ ParameterStore::ParameterStore(StoreContents contents, const OptimizerFactory& m
 ParameterStore::~ParameterStore() = default;
 
 void ParameterStore::FindSlots() {
-  std::map<const AutogradRecord*, Trained> trained = TrainedLeaves(parts_->contents.groups);
-  const std::vector<nn::Parameter*> all = parts_->contents.AllParameters();
+  StoreContents& contents = parts_->contents;
+  std::map<const AutogradRecord*, Trained> trained = TrainedLeaves(contents.groups);
+  const std::vector<nn::Parameter*> all = contents.AllParameters();
   std::map<const AutogradRecord*, size_t> arrivals;
   for (size_t i = 0; i < all.size(); ++i) {
     if (all[i]->tensor.record() != nullptr) arrivals[all[i]->tensor.record().get()] = i;
   }
-  const std::vector<std::string> shared = parts_->contents.stage == nullptr
-                                              ? std::vector<std::string>()
-                                              : parts_->contents.stage->SharedWeights();
+  const std::vector<std::string> shared =
+      contents.stage == nullptr ? std::vector<std::string>() : contents.stage->SharedWeights();
   std::map<const nn::Parameter*, int> chunk_of;
-  for (size_t c = 0; c < parts_->contents.chunks.size(); ++c) {
-    for (nn::Module* module : parts_->contents.chunks[c]) {
+  for (size_t c = 0; c < contents.chunks.size(); ++c) {
+    for (nn::Module* module : contents.chunks[c]) {
       module->VisitParameters([&](nn::Parameter& p) { chunk_of[&p] = static_cast<int>(c); });
     }
   }
@@ -158,7 +158,7 @@ void ParameterStore::FindSlots() {
     slot.name = p->name;
     slot.leaf = p->tensor;
     slot.placement = p->placement;
-    slot.ranks = parts_->contents.ranks.HoldersOf(*p);
+    slot.ranks = contents.ranks.HoldersOf(*p);
     slot.order = place;
     slot.model = chunk_of.at(p);
     slot.gradient_group = p->gradient_group;
@@ -169,20 +169,19 @@ void ParameterStore::FindSlots() {
       slot.trains = true;
       slot.group = found->second.group;
       slot.parameter = parameter;
-      slot.whole =
-          parts_->contents.needs_whole != nullptr && parts_->contents.needs_whole(parameter);
+      slot.whole = contents.needs_whole != nullptr && contents.needs_whole(parameter);
       slot.tied = parameter.tied;
       slot.arrivals.push_back(arrivals.at(p->tensor.record().get()));
       for (const Tensor& tied : slot.tied) {
         const auto known = arrivals.find(tied.record().get());
         slot.arrivals.push_back(known == arrivals.end() ? 0 : known->second);
       }
-      parts_->contents.parameters.push_back(parameter);
+      contents.parameters.push_back(parameter);
       trained.erase(found);
     }
-    parts_->contents.slots.push_back(std::move(slot));
+    contents.slots.push_back(std::move(slot));
   }
-  DropOthers(all, parts_->contents.parameters);
+  DropOthers(all, contents.parameters);
   TESSERA_CHECK(trained.empty(), "store", "'", trained.begin()->second.parameter->name,
                 "' is no parameter of the models");
 }
@@ -248,9 +247,9 @@ bool ParameterStore::forward_is_collective() const {
 }
 
 const char* ParameterStore::WhyNotCaptured(int64_t micro_batches) const {
-  if (!parts_->options.replicates()) return "parameters or states elsewhere";
-  if (parts_->options.deterministic && micro_batches > 1)
-    return "deterministic sums of micro-batches";
+  const ZeroOptions& options = parts_->options;
+  if (!options.replicates()) return "parameters or states elsewhere";
+  if (options.deterministic && micro_batches > 1) return "deterministic sums of micro-batches";
   return nullptr;
 }
 

@@ -12,6 +12,8 @@
 //   }
 //   dist::SaveCheckpoint(path, step, engine.Tensors(), {}, *mesh.world());
 //
+// (`Configure` takes JSON: include <nlohmann/json.hpp>.)
+//
 // A step's loss is the sum over its targets, on all ranks, divided by their number. How its work is
 // done is a part of the engine's that states what it can (train/engine/step_runner.h). Every rank
 // makes the same calls. Whoever has the passes in hand takes a step in parts; with a configuration,
