@@ -160,6 +160,10 @@ TEST(TensorTest, WritingReadsOverlappingViewsFirst) {
   EXPECT_EQ(rows.ToVector<float>(), (std::vector<float>{3, 4, 3, 4, 7, 8, 7, 8}));
   CopyInto(rows.AsStrided({2, 3}, {4, 1}, 1), rows.AsStrided({2, 3}, {4, 1}, 0));
   EXPECT_EQ(rows.ToVector<float>(), (std::vector<float>{3, 3, 4, 3, 7, 7, 8, 7}));
+  // Other strides and another begin: element 3 is written before it is to be read.
+  const Tensor line = Arange(10);
+  CopyInto(line.AsStrided({4}, {3}, 0), line.AsStrided({4}, {1}, 1));
+  EXPECT_EQ(line.ToVector<int64_t>(), (std::vector<int64_t>{1, 1, 2, 2, 4, 5, 3, 7, 8, 4}));
 }
 
 TEST(TensorTest, RefusesToWriteToElementsThatShareMemory) {

@@ -140,46 +140,53 @@ TEST(MemoryCheckpointsTest, FilesOfAnotherCourseAreNotMixedIn) {
   EXPECT_EQ(ListCheckpoints(root + "/b"), std::vector<int64_t>{1});
 }
 
-// More than fits in one message, of tensors that ranks cut in other ways than when they saved.
+// More than fits in one message, of tensors that ranks cut as they did when they saved and in
+// another way.
 TEST(MemoryCheckpointsTest, LargeTensorsComeFromOtherHosts) {
   const std::string root = FreshFolder();
-  const int64_t rows = 1031, columns = 4999;
+  const Shape shape({1, 2063, 4999});
+  const auto share_of = [&](const Communicator& world, int dim) {
+    return EvenShare(shape[dim], world.size(), world.rank());
+  };
   const auto tensor_of = [&](const Communicator& world, int dim) {
-    const Share share = EvenShare(dim == 0 ? rows : columns, world.size(), world.rank());
-    const Placement placement = Placement::Split(
-        {rows, columns}, dim, {{dim == 0 ? rows : columns, share.begin, share.count}});
+    const Share share = share_of(world, dim);
+    const Placement placement =
+        Placement::Split(shape, dim, {{shape[dim], share.begin, share.count}});
     return CheckpointTensor{"large", Zeros(placement.local_shape()), placement};
   };
   // The value of an element is its place in the unsharded tensor, which float32 holds exactly.
   const auto value_at = [&](const Communicator& world, int dim, int64_t i) {
-    const Share share = EvenShare(dim == 0 ? rows : columns, world.size(), world.rank());
-    const int64_t width = dim == 0 ? columns : share.count;
-    const int64_t row = i / width + (dim == 0 ? share.begin : 0);
-    const int64_t column = i % width + (dim == 0 ? 0 : share.begin);
-    return static_cast<float>(row * columns + column);
+    const Share share = share_of(world, dim);
+    const int64_t width = dim == 1 ? shape[2] : share.count;
+    const int64_t row = i / width + (dim == 1 ? share.begin : 0);
+    const int64_t column = i % width + (dim == 1 ? 0 : share.begin);
+    return static_cast<float>(row * shape[2] + column);
   };
   RunRanks(2, [&](Ranks world) {
     MemoryCheckpoints memory(Place(root, {"a", "b"}, world->rank()), *world);
-    const CheckpointTensor t = tensor_of(*world, 0);
+    const CheckpointTensor t = tensor_of(*world, 1);
     for (int64_t i = 0; i < t.tensor.numel(); ++i) {
-      t.tensor.data<float>()[i] = value_at(*world, 0, i);
+      t.tensor.data<float>()[i] = value_at(*world, 1, i);
     }
     ASSERT_TRUE(memory.Save(1, {t}, {}).ok());
   });
-  const std::vector<std::string> hosts = {"new", "b", "newer"};
-  RunRanks(3, [&](Ranks world) {
-    const MemoryCheckpoints memory(Place(root, hosts, world->rank()), *world);
-    const auto newest = memory.FindNewest();
-    ASSERT_TRUE(newest.ok() && newest->has_value());
-    const CheckpointTensor t = tensor_of(*world, 1);
-    const Status loaded = (*newest)->Load({t}, *world);
-    ASSERT_TRUE(loaded.ok()) << Message(loaded);
-    int64_t wrong = 0;
-    for (int64_t i = 0; i < t.tensor.numel(); ++i) {
-      wrong += t.tensor.data<float>()[i] == value_at(*world, 1, i) ? 0 : 1;
-    }
-    EXPECT_EQ(wrong, 0);
-  });
+  const auto expect_loads = [&](const std::vector<std::string>& hosts, int dim) {
+    RunRanks(static_cast<int>(hosts.size()), [&](Ranks world) {
+      const MemoryCheckpoints memory(Place(root, hosts, world->rank()), *world);
+      const auto newest = memory.FindNewest();
+      ASSERT_TRUE(newest.ok() && newest->has_value());
+      const CheckpointTensor t = tensor_of(*world, dim);
+      const Status loaded = (*newest)->Load({t}, *world);
+      ASSERT_TRUE(loaded.ok()) << Message(loaded);
+      int64_t wrong = 0;
+      for (int64_t i = 0; i < t.tensor.numel(); ++i) {
+        wrong += t.tensor.data<float>()[i] == value_at(*world, dim, i) ? 0 : 1;
+      }
+      EXPECT_EQ(wrong, 0) << "along dim " << dim;
+    });
+  };
+  expect_loads({"new", "b"}, 1);  // 20.6 MB of one piece
+  expect_loads({"new", "b", "newer"}, 2);
 }
 
 TEST(MemoryCheckpointsTest, AFullHostIsAFailureOfAllRanks) {

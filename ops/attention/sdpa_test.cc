@@ -392,8 +392,13 @@ TEST(SdpaShape, RefusesWhatTheGraphsDoNotDescribe) {
   EXPECT_TRUE(refused([](FlashArgs& a) { a.head_dim = 12; }));
   EXPECT_TRUE(refused([](FlashArgs& a) { a.head_dim = 136; }));
   EXPECT_TRUE(refused([](FlashArgs& a) { a.k_stride.time += 4; }));
-  EXPECT_TRUE(refused(
-      [&](FlashArgs& a) { a.q = bytes + (reinterpret_cast<uintptr_t>(bytes) % 16 ? 0 : 1); }));
+  // Each operand alone at an address that vectors of 16 bytes do not have.
+  const uint8_t* const odd = bytes + (reinterpret_cast<uintptr_t>(bytes) % 16 == 0 ? 1 : 0);
+  EXPECT_TRUE(refused([&](FlashArgs& a) { a.q = odd; }));
+  EXPECT_TRUE(refused([&](FlashArgs& a) { a.k = odd; }));
+  EXPECT_TRUE(refused([&](FlashArgs& a) { a.v = odd; }));
+  EXPECT_TRUE(refused([&](FlashArgs& a) { a.o = const_cast<uint8_t*>(odd); }));
+  EXPECT_TRUE(refused([&](FlashArgs& a) { a.lse = const_cast<uint8_t*>(odd); }));
   FlashBackwardArgs gradient = GradArgsOf(c);
   ASSERT_TRUE(SdpaShape::Of(gradient));
   gradient.dk_stride.head += 2;

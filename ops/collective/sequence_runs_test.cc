@@ -92,5 +92,11 @@ TEST(SequenceRunsTest, TakenRunsHaveTheirTokensAndGradients) {
   }
 }
 
+TEST(SequenceRunsTest, RefusesRanksThatAreNotThere) {
+  EXPECT_THROW(SequenceRuns(7, 3, -1), Error);
+  EXPECT_THROW(SequenceRuns(7, 3, 3), Error);
+  EXPECT_THROW(SequenceRuns(-1, 3, 0), Error);
+}
+
 }  // namespace
 }  // namespace tessera

@@ -120,6 +120,22 @@ TEST(SumTreeTest, RepeatsHaveOneGradientOnAnyNumberOfRanks) {
   EXPECT_THROW(RepeatInTree(RandomTensor({1, 2}, 1), 2, 1, 1, tree), Error);
 }
 
+// Two blocks of features, whose first eighths are one leaf: both are repeats of one element.
+TEST(SumTreeTest, ALeafAddsAllRepeatsThatItHas) {
+  constexpr int64_t kElements = 2, kRepeats = 16;
+  const auto tree = MakeSumTree({{.units = 8}, {.units = 8}, {.units = 16}}, nullptr);
+  const Tensor x = RequireGrad(RandomTensor({kElements}, 4), DType::kFloat64);
+  const Tensor y = RepeatInTree(x, kRepeats, 0, 0, tree);
+  std::vector<double> dy(kElements * kRepeats);
+  std::vector<double> expected(kElements, 0.0);
+  for (size_t i = 0; i < dy.size(); ++i) {
+    dy[i] = static_cast<double>(i * i);
+    expected[i / kRepeats] += dy[i];
+  }
+  Backward({y}, {Tensor::FromVector(dy, {std::ssize(dy)})});
+  EXPECT_EQ(Grad(x).ToVector<double>(), expected);
+}
+
 TEST(SumTreeTest, LeavesThatAreNotThereAreNoPart) {
   const auto number = [](double x) { return Full({1}, x); };
   EXPECT_FALSE(SumOfLeaves({Tensor(), Tensor()}).defined());

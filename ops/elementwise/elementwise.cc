@@ -75,8 +75,8 @@ Tensor Unary(UnaryOp op, const char* name, const Tensor& x, BinaryOp grad_op, bo
 // A function whose gradient is made of operations, which get its numbers, too.
 using UnaryGrad = Tensor (*)(const Tensor& grad, const Tensor& x, double scale, double shift);
 
-Tensor Unary(UnaryOp op, const char* name, const Tensor& x, double scale, double shift,
-             UnaryGrad grad_x) {
+Tensor Unary(UnaryOp op, const char* name, const Tensor& x, UnaryGrad grad_x, double scale = 1,
+             double shift = 0) {
   CheckFloating(name, x);
   Tensor y = LaunchUnary(op, x, scale, shift);
   if (AnyRequiresGrad({x})) {
@@ -260,20 +260,24 @@ Tensor Affine(const Tensor& x, double scale, double shift) {
 Tensor Div(const Tensor& x, double value) { return Affine(Fractions(x), 1.0 / value, 0.0); }
 
 Tensor Div(double value, const Tensor& x) {
-  return Unary(UnaryOp::kOver, "div", Fractions(x), value, 0,
-               [](const Tensor& g, const Tensor& at, double numerator, double) {
-                 return Neg(Mul(g, Div(Div(numerator, at), at)));
-               });
+  return Unary(
+      UnaryOp::kOver, "div", Fractions(x),
+      [](const Tensor& g, const Tensor& at, double numerator, double) {
+        return Neg(Mul(g, Div(Div(numerator, at), at)));
+      },
+      value);
 }
 
 Tensor Pow(const Tensor& base, double exponent) {
   if (!IsFloating(base.dtype())) return PowIntegers(base, exponent);
   if (exponent == 2) return Square(base);
   if (exponent == 0.5) return Sqrt(base);
-  return Unary(UnaryOp::kPow, "pow", base, exponent, 0,
-               [](const Tensor& g, const Tensor& x, double p, double) {
-                 return p == 0 ? ZerosLike(x) : Mul(g, Mul(Pow(x, p - 1), p));
-               });
+  return Unary(
+      UnaryOp::kPow, "pow", base,
+      [](const Tensor& g, const Tensor& x, double p, double) {
+        return p == 0 ? ZerosLike(x) : Mul(g, Mul(Pow(x, p - 1), p));
+      },
+      exponent);
 }
 
 Tensor Pow(const Tensor& base, const Tensor& exponent) {
@@ -293,30 +297,32 @@ Tensor Pow(const Tensor& base, const Tensor& exponent) {
 Tensor Clamp(const Tensor& x, double low, double high) {
   TESSERA_CHECK(low <= high, "clamp", "[", low, ", ", high, "] is empty");
   if (!IsFloating(x.dtype())) return ClampIntegers(x, low, high);
-  return Unary(UnaryOp::kClamp, "clamp", x, low, high,
-               [](const Tensor& g, const Tensor& at, double least, double most) {
-                 const Tensor held = Clamp(at, least, most);
-                 return Where(Compare(at, held, Comparison::kEqual), g, 0.0);
-               });
+  return Unary(
+      UnaryOp::kClamp, "clamp", x,
+      [](const Tensor& g, const Tensor& at, double least, double most) {
+        const Tensor held = Clamp(at, least, most);
+        return Where(Compare(at, held, Comparison::kEqual), g, 0.0);
+      },
+      low, high);
 }
 
 Tensor Sin(const Tensor& x) {
-  return Unary(UnaryOp::kSin, "sin", x, 0, 0,
+  return Unary(UnaryOp::kSin, "sin", x,
                [](const Tensor& g, const Tensor& at, double, double) { return Mul(g, Cos(at)); });
 }
 Tensor Cos(const Tensor& x) {
-  return Unary(
-      UnaryOp::kCos, "cos", x, 0, 0,
-      [](const Tensor& g, const Tensor& at, double, double) { return Neg(Mul(g, Sin(at))); });
+  return Unary(UnaryOp::kCos, "cos", x, [](const Tensor& g, const Tensor& at, double, double) {
+    return Neg(Mul(g, Sin(at)));
+  });
 }
 Tensor Expm1(const Tensor& x) {
-  return Unary(UnaryOp::kExpm1, "expm1", x, 0, 0,
+  return Unary(UnaryOp::kExpm1, "expm1", x,
                [](const Tensor& g, const Tensor& at, double, double) { return Mul(g, Exp(at)); });
 }
 Tensor Log1p(const Tensor& x) {
-  return Unary(
-      UnaryOp::kLog1p, "log1p", x, 0, 0,
-      [](const Tensor& g, const Tensor& at, double, double) { return Div(g, Add(at, 1.0)); });
+  return Unary(UnaryOp::kLog1p, "log1p", x, [](const Tensor& g, const Tensor& at, double, double) {
+    return Div(g, Add(at, 1.0));
+  });
 }
 
 Tensor Exp(const Tensor& x) { return Unary(UnaryOp::kExp, "exp", x, BinaryOp::kMul, true); }

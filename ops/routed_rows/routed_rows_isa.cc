@@ -9,34 +9,34 @@ namespace {
 template <typename T>
 void CombineOf(const T* x, const int64_t* place, const float* weights, int64_t each, T* out,
                int64_t n) {
-  for (int64_t i = 0; i < n; i += kLanes) {
-    const int64_t lanes = n - i < kLanes ? n - i : kLanes;
-    VecF sum = Set(0.0F);
-    for (int64_t j = 0; j < each; ++j) {
-      if (place[j] < 0) continue;
-      const VecF v = LoadN(x + place[j] * n + i, lanes);
-      sum = weights == nullptr ? sum + v : Fma(v, Set(weights[j]), sum);
-    }
-    StoreN(out + i, sum, lanes);
-  }
+  ForEachVector(
+      n, [&](int64_t i, int64_t lanes) __attribute__((always_inline)) {
+        VecF sum = Set(0.0F);
+        for (int64_t j = 0; j < each; ++j) {
+          if (place[j] < 0) continue;
+          const VecF v = LoadN(x + place[j] * n + i, lanes);
+          sum = weights == nullptr ? sum + v : Fma(v, Set(weights[j]), sum);
+        }
+        StoreN(out + i, sum, lanes);
+      });
 }
 
 template <typename T>
 void ScaleOf(const T* from, float weight, T* to, int64_t n) {
   const VecF factor = Set(weight);
-  for (int64_t i = 0; i < n; i += kLanes) {
-    const int64_t lanes = n - i < kLanes ? n - i : kLanes;
-    StoreN(to + i, LoadN(from + i, lanes) * factor, lanes);
-  }
+  ForEachVector(
+      n, [&](int64_t i, int64_t lanes) __attribute__((always_inline)) {
+        StoreN(to + i, LoadN(from + i, lanes) * factor, lanes);
+      });
 }
 
 template <typename T>
 float DotOf(const T* a, const T* b, int64_t n) {
   VecF sum = Set(0.0F);
-  for (int64_t i = 0; i < n; i += kLanes) {
-    const int64_t lanes = n - i < kLanes ? n - i : kLanes;
-    sum = Fma(LoadN(a + i, lanes), LoadN(b + i, lanes), sum);
-  }
+  ForEachVector(
+      n, [&](int64_t i, int64_t lanes) __attribute__((always_inline)) {
+        sum = Fma(LoadN(a + i, lanes), LoadN(b + i, lanes), sum);
+      });
   return ReduceAdd(sum);
 }
 

@@ -9,23 +9,23 @@ namespace {
 
 template <typename T>
 void ForwardOf(const T* gate, const T* up, T* out, int64_t n) {
-  for (int64_t i = 0; i < n; i += kLanes) {
-    const int64_t lanes = n - i < kLanes ? n - i : kLanes;
-    StoreN(out + i, formula::SwiGlu(LoadN(gate + i, lanes), LoadN(up + i, lanes)), lanes);
-  }
+  ForEachVector(
+      n, [&](int64_t i, int64_t lanes) __attribute__((always_inline)) {
+        StoreN(out + i, formula::SwiGlu(LoadN(gate + i, lanes), LoadN(up + i, lanes)), lanes);
+      });
 }
 
 template <typename T>
 void BackwardOf(const T* grad, const T* gate, const T* up, T* d_gate, T* d_up, int64_t n) {
-  for (int64_t i = 0; i < n; i += kLanes) {
-    const int64_t lanes = n - i < kLanes ? n - i : kLanes;
-    VecF on_gate;
-    VecF on_up;
-    formula::SwiGluGrad(LoadN(grad + i, lanes), LoadN(gate + i, lanes), LoadN(up + i, lanes),
-                        &on_gate, &on_up);
-    StoreN(d_up + i, on_up, lanes);
-    StoreN(d_gate + i, on_gate, lanes);
-  }
+  ForEachVector(
+      n, [&](int64_t i, int64_t lanes) __attribute__((always_inline)) {
+        VecF on_gate;
+        VecF on_up;
+        formula::SwiGluGrad(LoadN(grad + i, lanes), LoadN(gate + i, lanes), LoadN(up + i, lanes),
+                            &on_gate, &on_up);
+        StoreN(d_up + i, on_up, lanes);
+        StoreN(d_gate + i, on_gate, lanes);
+      });
 }
 
 void Forward(RowType type, const void* gate, const void* up, void* out, int64_t n) {

@@ -163,6 +163,7 @@ TEST(ViewTest, CatStackSplitPad) {
                  return Tensors{y};
                },
            .inputs = {RandomTensor({3}, 3), RandomTensor({3}, 4)}});
+  EXPECT_EQ(Stack({RandomTensor({3, 2}, 5)}, -1).shape(), Shape({3, 2, 1}));
   CheckOp({.name = "split",
            .op =
                [](const Tensors& in) {

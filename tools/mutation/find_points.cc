@@ -385,16 +385,18 @@ class Finder : public clang::RecursiveASTVisitor<Finder> {
     clang::Expr* value = leave.getRetValue();
     if (value == nullptr || surroundings_.result.isNull() || HasMutation(value)) return;
     const clang::QualType result = surroundings_.result;
-    const clang::QualType type = value->IgnoreParenImpCasts()->getType();
+    // As it is written: what a class is converted to by itself is another type.
+    const clang::QualType type = value->IgnoreUnlessSpelledInSource()->getType();
     if (result->isReferenceType() || result->isDependentType() || type->isDependentType()) return;
     const std::string text = "(" + TextOf(value->getSourceRange()) + ")";
-    if (result->isBooleanType()) {
-      // What has `explicit operator bool` only is not returned as it is.
-      if (type->isBooleanType()) Add(*value, "return", "", "!" + text, Fit::kYes);
-    } else if (result->isArithmeticType() && type->isArithmeticType() && !type->isEnumeralType() &&
-               context_.getTypeSize(type) >= 32) {
-      Add(*value, "return", "", text + " + 1", Fit::kYes);
-    }
+    // What has `explicit operator bool` only is not returned as it is.
+    const bool truth = result->isBooleanType() && type->isBooleanType();
+    const bool number = !result->isBooleanType() && result->isArithmeticType() &&
+                        type->isArithmeticType() && !type->isEnumeralType() &&
+                        context_.getTypeSize(type) >= 32;
+    // Instantiations of a template differ: one that does not fit keeps the point out.
+    Add(*value, "return", "", "!" + text, truth ? Fit::kYes : Fit::kNo);
+    Add(*value, "return", "", text + " + 1", number ? Fit::kYes : Fit::kNo);
   }
 
   // A call or an assignment for its effect alone: left out.

@@ -207,6 +207,7 @@ TEST_F(ConfigurationFilesTest, Accelerate) {
         {"auto_wrap_min_params", 20000},
         {"reshard_after_forward", false},
         {"checkpoint_activations", true}}},
+      {"fsdp_no_wrap", {{"zero", 3}}},
       {"deepspeed",
        {{"zero", 2},
         {"autocast", "float16"},
