@@ -130,6 +130,9 @@ TEST(ViewTest, ReshapeSharesStorageWhereStridesAllow) {
   const Tensor heads = Slice(x, 2, 0, 4);  // [4, 6, 4] with gaps: the last dim still splits
   EXPECT_EQ(Reshape(heads, {24, 2, 2}).storage(), x.storage());
   EXPECT_NE(Reshape(heads, {4, 24}).storage(), x.storage());
+  // Without elements, and with one alone.
+  EXPECT_EQ(Reshape(Zeros({2, 0}), {0, -1}).shape(), Shape({0, 0}));
+  EXPECT_EQ(Reshape(x.AsStrided({1, 1}, {5, 7}, 3), {1}).storage(), x.storage());
 }
 
 TEST(ViewTest, CatStackSplitPad) {
