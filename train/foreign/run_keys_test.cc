@@ -24,7 +24,7 @@ TEST(RunKeysTest, ArgumentsOfTheTrainer) {
       {{{"optim", "lion_32bit"}}, {{"optimizer", "lion"}, {"betas", {0.9, 0.999}}}},
       {{{"adam_beta1", 0.8}}, {{"betas", {0.8, 0.999}}}},
       {{{"lr_scheduler_type", "cosine"}, {"lr_scheduler_kwargs", Json::object()}},
-       {{"lr_schedule", "cosine"}, {"lr_cycles", 0.5}}},
+       {{"lr_schedule", "cosine"}, {"lr_cycles", nullptr}}},
       {{{"fsdp", {"full_shard", "auto_wrap"}}, {"fsdp_min_num_params", 20000}},
        {{"zero", 3}, {"auto_wrap_min_params", 20000}}},
       {{{"fsdp", "full_shard"}, {"fsdp_min_num_params", 0}},
@@ -34,7 +34,7 @@ TEST(RunKeysTest, ArgumentsOfTheTrainer) {
       {{{"fsdp", "shard_grad_op"},
         {"fsdp_min_num_params", 20000},
         {"fsdp_transformer_layer_cls_to_wrap", "GPT2Block"}},
-       {{"zero", 2}, {"auto_wrap_min_params", 0}, {"auto_wrap_classes", ""}}},
+       {{"zero", 2}, {"auto_wrap_min_params", 0}, {"auto_wrap_classes", nullptr}}},
       {{{"fsdp", "no_shard offload"}, {"fsdp_config", {{"offload_params", true}}}},
        {{"zero", 0}, {"cpu_offload", false}}},
       // FSDP2 says whether or how: a switch, in whatever spelling, or FSDP1's name.
@@ -64,8 +64,8 @@ TEST(RunKeysTest, WhatIsRefused) {
     const char* says;
   };
   const Case cases[] = {
-      {{{"betas", "0.9,0.95"}, {"adam_beta1", 0.8}}, "adam_beta1 and 'betas' are one key"},
-      {{{"betas", "0.9,0.95"}, {"adam_beta2", 0.8}}, "adam_beta2 and 'betas' are one key"},
+      {{{"betas", {0.9, 0.95}}, {"adam_beta1", 0.8}}, "adam_beta1 and 'betas' are one key"},
+      {{{"betas", {0.9, 0.95}}, {"adam_beta2", 0.8}}, "adam_beta2 and 'betas' are one key"},
       {{{"optim", "adamw_bnb_8bit"}}, "'adamw_bnb_8bit', which is not here; use adamw_torch"},
       {{{"lr_scheduler_type", "cosine_with_min_lr"}}, "must have min_lr or min_lr_rate"},
       {{{"lr_scheduler_type", "warmup_stable_decay"},
