@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Arguments of Hugging Face's Trainer that depend on each other.
+// Arguments of Hugging Face's Trainer that depend on each other, and Megatron-LM's schedules.
 #include "train/foreign/run_keys.h"
 
 #include <gtest/gtest.h>
 
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -43,7 +44,6 @@ TEST(RunKeysTest, ArgumentsOfTheTrainer) {
       {{{"fsdp", true},
         {"fsdp_config", {{"version", 2}, {"reshard_after_forward", "SHARD_GRAD_OP"}}}},
        {{"zero", 2}}},
-      {{{"resume_from_checkpoint", false}}, Json::object()},
       {{{"warmup_ratio", 0.25}, {"warmup_steps", 0}}, {{"warmup_steps", 0.25}}},
   };
   for (const Case& c : cases) {
@@ -55,6 +55,17 @@ TEST(RunKeysTest, ArgumentsOfTheTrainer) {
     for (const auto& [key, value] : c.expected.items()) {
       EXPECT_EQ(run->config.Get(key), value) << c.arguments << ' ' << key;
     }
+  }
+}
+
+TEST(RunKeysTest, WhereARunBegins) {
+  const std::pair<Json, std::optional<std::string>> cases[] = {
+      {Json(false), std::nullopt}, {Json(true), ""}, {Json("True"), ""}, {Json("o/c-5"), "o/c-5"}};
+  for (const auto& [given, expected] : cases) {
+    const StatusOr<ResolvedRun> run =
+        ResolveRun({.flags = {{"output_dir", "o"}, {"resume_from_checkpoint", given}}});
+    ASSERT_TRUE(run.ok() && run->status().ok()) << given;
+    EXPECT_EQ(run->resume, expected) << given;
   }
 }
 
