@@ -277,7 +277,7 @@ void PipelineTokenizer::EncodeChunk(std::string_view text, bool at_begin,
   const auto encode =
       [ this, cache, ids, &word_ids ](std::string_view word) __attribute__((always_inline)) {
     const bool is_short = word.size() <= WordCache::kMaxWordBytes;
-    const WordCache::Key key(is_short ? word : std::string_view());
+    const WordCache::Key key(is_short ? word : std::string_view(""));
     if (is_short) {
       if (const WordCache::Entry* entry = cache->Find(key)) {
         for (int32_t i = 0; i < entry->count; ++i) ids->push_back(entry->ids[i]);  // mostly one

@@ -149,7 +149,7 @@ void MergeSegmenter::Encode(std::string_view text, std::vector<int32_t>* ids) co
     const std::string_view part = text.substr(0, PartEnd(text, 0));
     text.remove_prefix(part.size());
     const bool is_short = part.size() <= WordCache::kMaxWordBytes;
-    const WordCache::Key key(is_short ? part : std::string_view());
+    const WordCache::Key key(is_short ? part : std::string_view(""));
     const WordCache::Entry* const entry = is_short ? cache->Find(key) : nullptr;
     if (entry != nullptr) {
       append(entry->ids, static_cast<size_t>(entry->count));
