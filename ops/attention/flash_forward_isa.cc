@@ -13,21 +13,28 @@ struct RowState {
   float sum;
 };
 
-// Turns `width` products of a row into unnormalised probabilities (dropped ones zero) and brings
-// the row's state and output up to date.
-TESSERA_SIMD void SoftmaxStep(const Row& row, int64_t width, float* scores, RowState* state,
-                              float* output, int64_t w) {
+// Scales and masks `width` products of a row; gives the highest of each lane.
+TESSERA_SIMD VecF MaskRow(const Row& row, int64_t width, float* scores) {
   VecF highest = Set(-kInfinity);
-  for (int64_t x = 0; x < width; x += kLanes) {
+  int64_t x = 0;
+  if (row.bias == nullptr && row.softcap == 0) {
+    for (; x < row.clear; x += kLanes) {
+      const VecF s = Load(scores + x) * Set(row.scale);
+      Store(scores + x, s);
+      highest = Max(highest, s);
+    }
+  }
+  for (; x < width; x += kLanes) {
     const VecF s = MaskedScore(row, scores, x);
     Store(scores + x, s);
     highest = Max(highest, s);
   }
-  const float before = state->maximum;
-  const float block = ReduceMax(highest);
-  const float maximum = block > before ? block : before;
-  // Without any key so far the maximum is -inf, and every exp below must be zero, not NaN.
-  const float base = maximum == -kInfinity ? 0.0f : maximum;
+  return highest;
+}
+
+// Turns `width` scores into unnormalised probabilities, dropped ones zero; gives their sum, with
+// the dropped ones.
+TESSERA_SIMD float ProbabilitiesOf(const Row& row, int64_t width, float base, float* scores) {
   VecF sum = Zero();
   for (int64_t x = 0; x < width; x += kLanes) {
     VecF p = Exp(Load(scores + x) - Set(base));
@@ -35,13 +42,37 @@ TESSERA_SIMD void SoftmaxStep(const Row& row, int64_t width, float* scores, RowS
     if (row.random != nullptr) p = Dropped(row, p, x);
     Store(scores + x, p);
   }
-  if (maximum != before) {
-    const VecF shrink = Exp(Set(before - base));
-    state->sum = state->sum * shrink.v[0];
-    for (int64_t x = 0; x < w; x += kLanes) Store(output + x, Load(output + x) * shrink);
+  return ReduceAdd(sum);
+}
+
+// Turns `width` products of `height` rows into unnormalised probabilities and brings the rows'
+// states and outputs up to date. All rows' maxima come first, since one row's wait for each other.
+TESSERA_SIMD void SoftmaxStep(const Row* rows, int64_t height, int64_t width, float* scores,
+                              RowState* states, float* output, int64_t w) {
+  static_assert(kRows <= kLanes);
+  float base[kRows];
+  bool raised[kRows];
+  alignas(64) float shrink[kLanes] = {};
+  for (int64_t r = 0; r < height; ++r) {
+    const float before = states[r].maximum;
+    const float block = ReduceMax(MaskRow(rows[r], width, scores + r * kBlock));
+    const float maximum = block > before ? block : before;
+    // Without any key so far the maximum is -inf, and every exp below must be zero, not NaN.
+    base[r] = maximum == -kInfinity ? 0.0f : maximum;
+    shrink[r] = before - base[r];
+    raised[r] = maximum != before;
+    states[r].maximum = maximum;
   }
-  state->maximum = maximum;
-  state->sum = state->sum + ReduceAdd(sum);
+  Store(shrink, Exp(Load(shrink)));
+  for (int64_t r = 0; r < height; ++r) {
+    const float sum = ProbabilitiesOf(rows[r], width, base[r], scores + r * kBlock);
+    if (raised[r]) {
+      states[r].sum = states[r].sum * shrink[r];
+      float* const out = output + r * w;
+      for (int64_t x = 0; x < w; x += kLanes) Store(out + x, Load(out + x) * Set(shrink[r]));
+    }
+    states[r].sum = states[r].sum + sum;
+  }
 }
 
 int64_t ForwardScratch(const FlashArgs& args) {
@@ -103,7 +134,8 @@ void Forward(const FlashArgs& args, FlashElement element, FlashElement bias_elem
   }
   const HeadContext context = MakeContext(args, bias_element, b, h);
   KeyBlock keys;
-  RowBuffers buffers;
+  Row tile[kRows];
+  RowBuffers buffers[kRows];
   for (int64_t j = first; j < end; j += kBlock) {
     const int64_t n = Lesser(kBlock, end - j);
     LoadKeyBlock(args, b, j, &keys);
@@ -119,9 +151,9 @@ void Forward(const FlashArgs& args, FlashElement element, FlashElement bias_elem
       const int64_t depth = Lesser(n, limit - j), width = RoundUp(depth, kPanel);
       Scores(height, w, queries + i * w, panels, width, scores);
       for (int64_t r = 0; r < height; ++r) {
-        const Row row = MakeRow(context, keys, begin + i + r, limits[i + r], width, &buffers);
-        SoftmaxStep(row, width, scores + r * kBlock, &states[i + r], output + (i + r) * w, w);
+        tile[r] = MakeRow(context, keys, begin + i + r, limits[i + r], width, &buffers[r]);
       }
+      SoftmaxStep(tile, height, width, scores, &states[i], output + i * w, w);
       Multiply<true>(height, depth, {scores, kBlock, 1}, values, w, w, output + i * w, w);
     }
   }

@@ -28,6 +28,10 @@ constexpr int kRows = 8;
 constexpr int kRows = 4;
 #endif
 
+// A head's rows are short pieces of memory far from each other, which no processor fetches ahead by
+// itself: so many rows before they are moved, the next ones are asked for.
+constexpr int64_t kRowsAhead = 8;
+
 constexpr float kInfinity = __builtin_inff();
 
 TESSERA_SIMD int64_t RoundUp(int64_t a, int64_t b) { return (a + b - 1) / b * b; }
@@ -141,7 +145,10 @@ void LoadRows(FlashElement element, const void* data, int64_t offset, int64_t st
           const auto* from = src + offset + i * stride;
           float* to = dst + i * w;
           int64_t x = 0;
-          for (; x + kLanes <= d; x += kLanes) Store(to + x, Load(from + x));
+          for (; x + kLanes <= d; x += kLanes) {
+            Store(to + x, Load(from + x));
+            __builtin_prefetch(from + kRowsAhead * stride + x);
+          }
           if (x < d) Store(to + x, LoadN(from + x, d - x));
         }
       });
@@ -163,7 +170,10 @@ void StoreRows(FlashElement element, const float* src, float factor, int64_t n, 
           auto* to = Writable(base) + offset + i * stride;
           const float* from = src + i * w;
           int64_t x = 0;
-          for (; x + kLanes <= d; x += kLanes) Store(to + x, scale * Load(from + x));
+          for (; x + kLanes <= d; x += kLanes) {
+            Store(to + x, scale * Load(from + x));
+            __builtin_prefetch(to + kRowsAhead * stride + x, 1);
+          }
           if (x < d) StoreN(to + x, scale * Load(from + x), d - x);
         }
       });
@@ -224,7 +234,7 @@ struct Row {
   const uint32_t* random;  // kBlock of them, or null
   int32_t threshold;       // kept if random / 2^8 >= threshold
   float kept_scale;        // 1 / (1 - p)
-  bool plain;              // every column below `width` is seen
+  int64_t clear;           // columns before this one are seen: whole vectors
 };
 
 TESSERA_SIMD Mask Seen(const Row& row, int64_t x) {
@@ -242,7 +252,7 @@ TESSERA_SIMD VecF MaskedScore(const Row& row, const float* scores, int64_t x) {
   VecF s = Load(scores + x) * Set(row.scale);
   if (row.softcap > 0) s = Set(row.softcap) * Tanh(s * Set(1.0f / row.softcap));
   if (row.bias != nullptr) s = s + Load(row.bias + x);
-  if (!row.plain) s = Select(Seen(row, x), s, Set(-kInfinity));
+  if (x >= row.clear) s = Select(Seen(row, x), s, Set(-kInfinity));
   return s;
 }
 
@@ -313,7 +323,8 @@ TESSERA_SIMD Row MakeRow(const HeadContext& context, const KeyBlock& keys, int64
   row.random = nullptr;
   row.threshold = context.threshold;
   row.kept_scale = context.kept_scale;
-  row.plain = row.seen >= width && row.passed <= 0 && !keys.padded && !keys.documents;
+  const bool by_limit = row.passed <= 0 && !keys.padded && !keys.documents;
+  row.clear = by_limit ? Lesser(width, row.seen / kLanes * kLanes) : 0;
   if (args.bias != nullptr) {
     LoadBias(context, i, keys.begin, buffers->bias);
     row.bias = buffers->bias;
