@@ -77,7 +77,8 @@ TESSERA_SIMD uint32_t Word(const uint8_t* p) {
 // ---- What an instruction set has ----------------------------------------------------------------
 //
 // ZeroOf: what the integers of weights are too large by, which is what makes them unsigned where
-// that is needed. Dot: from + the products of four neighbours, exact. HalvesAt: the float16 numbers
+// that is needed. Dot: from + the products of four neighbours, exact. DotOfParts: those of vectors
+// with numbers in two parts, upper ones kQuantUpper times, added up. HalvesAt: the float16 numbers
 // at p + i * stride. Bytes: those of VectorColumns of a row `p` from column `begin` on, as they
 // stand there. Sixteens: 16 bytes at p, p + stride, ... SumQuarters: lane i of s[q] becomes the sum
 // of the four lanes of the q-th quarter (of so many as there are) of what s[i] was.
@@ -88,26 +89,32 @@ TESSERA_SIMD uint32_t Word(const uint8_t* p) {
 // lane of its own, which is the same in the baseline. SingleBits: bits at p, for 32 columns from c
 // on and those at p + stride, as bytes. Iq4: kIq4Numbers of bytes, larger by ZeroOf.
 
+#if defined(TESSERA_ISA_AVX2) || defined(TESSERA_ISA_AVX512VNNI)
+// The four bytes at p, p + stride, ...: single loads, which on AMD's processors are faster than a
+// gather, and need no way by memory.
+TESSERA_SIMD __m128i FourWords(const uint8_t* p, int64_t stride) {
+  const auto word = [&](int64_t i) __attribute__((always_inline)) {
+    return static_cast<int32_t>(Word(p + i * stride));
+  };
+  __m128i words = _mm_cvtsi32_si128(word(0));
+  words = _mm_insert_epi32(words, word(1), 1);
+  words = _mm_insert_epi32(words, word(2), 2);
+  return _mm_insert_epi32(words, word(3), 3);
+}
+#endif
+
 #if defined(TESSERA_ISA_AVX512VNNI)
 
 constexpr int kMostRows = 8;
 
 constexpr int32_t ZeroOf(QuantType type) { return IsSigned(type) ? 128 : LayoutOf(type).zero; }
 
-// On Zen 4 single loads are faster than a gather.
 TESSERA_SIMD VecI WordsAt(const uint8_t* p, int64_t stride) {
-  const auto four = [&](int64_t i) __attribute__((always_inline)) {
-    const auto word = [&](int64_t j) __attribute__((always_inline)) {
-      return static_cast<int32_t>(Word(p + (i + j) * stride));
-    };
-    __m128i words = _mm_cvtsi32_si128(word(0));
-    words = _mm_insert_epi32(words, word(1), 1);
-    words = _mm_insert_epi32(words, word(2), 2);
-    return _mm_insert_epi32(words, word(3), 3);
+  const auto eight = [&](int64_t i) __attribute__((always_inline)) {
+    return _mm256_set_m128i(FourWords(p + (i + 4) * stride, stride),
+                            FourWords(p + i * stride, stride));
   };
-  const __m256i lower = _mm256_inserti128_si256(_mm256_castsi128_si256(four(0)), four(4), 1);
-  const __m256i upper = _mm256_inserti128_si256(_mm256_castsi128_si256(four(8)), four(12), 1);
-  return FromI(_mm512_inserti64x4(_mm512_castsi256_si512(lower), upper, 1));
+  return FromI(_mm512_inserti64x4(_mm512_castsi256_si512(eight(0)), eight(8), 1));
 }
 TESSERA_SIMD VecF HalvesOf(VecI words) {
   return {_mm512_cvtph_ps(_mm512_cvtepi32_epi16(RawOf(words)))};
@@ -209,8 +216,22 @@ constexpr int kMostRows = 4;
 constexpr int32_t ZeroOf(QuantType type) { return LayoutOf(type).zero; }
 
 TESSERA_SIMD VecI WordsAt(const uint8_t* p, int64_t stride) {
-  const VecI rows = Iota() * SetI(static_cast<int32_t>(stride));
-  return FromI(_mm256_i32gather_epi32(reinterpret_cast<const int32_t*>(p), RawOf(rows), 1));
+  return FromI(_mm256_set_m128i(FourWords(p + 4 * stride, stride), FourWords(p, stride)));
+}
+TESSERA_SIMD VecF HalvesAt(const uint8_t* p, int64_t stride) {
+  const auto half = [&](int64_t i) __attribute__((always_inline)) {
+    uint16_t bits;
+    __builtin_memcpy(&bits, p + i * stride, 2);
+    return bits;
+  };
+  __m128i halves = _mm_cvtsi32_si128(half(0));
+  halves = _mm_insert_epi16(halves, half(1), 1);
+  halves = _mm_insert_epi16(halves, half(2), 2);
+  halves = _mm_insert_epi16(halves, half(3), 3);
+  halves = _mm_insert_epi16(halves, half(4), 4);
+  halves = _mm_insert_epi16(halves, half(5), 5);
+  halves = _mm_insert_epi16(halves, half(6), 6);
+  return {_mm256_cvtph_ps(_mm_insert_epi16(halves, half(7), 7))};
 }
 TESSERA_SIMD VecF HalvesOf(VecI words) {
   const __m256i lower = RawOf(words & SetI(0xffff));
@@ -244,16 +265,40 @@ TESSERA_SIMD VecI Sixteens(const uint8_t* p, int64_t stride) {
   return FromI(_mm256_inserti128_si256(_mm256_zextsi128_si256(Load16(p)), Load16(p + stride), 1));
 }
 
+// Products of bytes, added up in pairs.
+template <QuantType kType>
+TESSERA_SIMD __m256i PairsOf(VecI w, VecI x) {
+  if constexpr (!IsSigned(kType)) return _mm256_maddubs_epi16(RawOf(w), RawOf(x));
+  return _mm256_maddubs_epi16(_mm256_abs_epi8(RawOf(w)), _mm256_sign_epi8(RawOf(x), RawOf(w)));
+}
+// Pairs of pairs, `times` over.
+TESSERA_SIMD VecI FoursOf(__m256i pairs, int16_t times) {
+  return FromI(_mm256_madd_epi16(pairs, _mm256_set1_epi16(times)));
+}
+
 template <QuantType kType>
 TESSERA_SIMD VecI Dot(VecI from, VecI w, VecI x) {
-  __m256i unsigned_w = RawOf(w);
-  __m256i signed_x = RawOf(x);
-  if constexpr (IsSigned(kType)) {
-    signed_x = _mm256_sign_epi8(signed_x, unsigned_w);
-    unsigned_w = _mm256_abs_epi8(unsigned_w);
+  return from + FoursOf(PairsOf<kType>(w, x), 1);
+}
+
+template <QuantType kType, int kCount>
+TESSERA_SIMD VecI DotOfParts(const VecI (&w)[kCount], const VecI (&upper)[kCount],
+                             const VecI (&lower)[kCount]) {
+  VecI dot = SetI(0);
+  if constexpr (kType == QuantType::kQ4_0 && kCount == 2) {
+    // Four products of numbers below 16 and 128 are below 2^15.
+    const auto pairs = [&w](const VecI(&x)[kCount]) __attribute__((always_inline)) {
+      return _mm256_add_epi16(PairsOf<kType>(w[0], x[0]), PairsOf<kType>(w[1], x[1]));
+    };
+    dot = FoursOf(pairs(upper), kQuantUpper) + FoursOf(pairs(lower), 1);
+  } else {
+#pragma GCC unroll 2
+    for (int i = 0; i < kCount; ++i) {
+      dot = dot + FoursOf(PairsOf<kType>(w[i], upper[i]), kQuantUpper);
+      dot = dot + FoursOf(PairsOf<kType>(w[i], lower[i]), 1);
+    }
   }
-  const __m256i pairs = _mm256_maddubs_epi16(unsigned_w, signed_x);
-  return from + FromI(_mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
+  return dot;
 }
 
 template <QuantType kType>
@@ -381,7 +426,7 @@ TESSERA_SIMD VecI Dot(VecI from, VecI w, VecI x) {
 
 #endif
 
-#if !defined(TESSERA_ISA_AVX512VNNI)
+#if !defined(TESSERA_ISA_AVX512VNNI) && !defined(TESSERA_ISA_AVX2)
 TESSERA_SIMD VecF HalvesAt(const uint8_t* p, int64_t stride) {
   F16 halves[kLanes];
   for (int64_t i = 0; i < kLanes; ++i) __builtin_memcpy(halves + i, p + i * stride, 2);
@@ -600,6 +645,20 @@ TESSERA_SIMD VecI Raised(VecI upper) {
   return ShiftLeft<8>(upper) - upper;
 }
 
+#if !defined(TESSERA_ISA_AVX2)
+template <QuantType kType, int kCount>
+TESSERA_SIMD VecI DotOfParts(const VecI (&w)[kCount], const VecI (&upper)[kCount],
+                             const VecI (&lower)[kCount]) {
+  VecI dot = SetI(0);
+#pragma GCC unroll 2
+  for (int i = 0; i < kCount; ++i) dot = Dot<kType>(dot, w[i], upper[i]);
+  dot = Raised(dot);
+#pragma GCC unroll 2
+  for (int i = 0; i < kCount; ++i) dot = Dot<kType>(dot, w[i], lower[i]);
+  return dot;
+}
+#endif
+
 // Adds a panel's groups to the sums of kRows rows of x; `next`: what is fetched meanwhile, as many
 // bytes as the panel's.
 template <QuantType kType, int kRows>
@@ -693,33 +752,30 @@ TESSERA_SIMD void AddAlong(const uint8_t* w, int64_t row_bytes, int64_t begin, i
 #pragma GCC unroll 16
     for (int64_t i = 0; i < kLanes; ++i) {
       const uint8_t* const row = w + i * row_bytes;
-      dots[i] = SetI(0);
       if constexpr (kType == QuantType::kQ4_0) {
         const auto half = [from](const int8_t* part, int64_t at) __attribute__((always_inline)) {
           return Sixteens(reinterpret_cast<const uint8_t*>(part) + from + at, kGroup);
         };
         const VecI bytes = Bytes<kType>(row, column), four = SetI(0x0f0f0f0f);
-        const VecI first = bytes & four, second = ShiftRight<4>(bytes) & four;
-        dots[i] = Dot<kType>(dots[i], first, half(x.upper, 0));
-        dots[i] = Dot<kType>(dots[i], second, half(x.upper, 16));
-        dots[i] = Dot<kType>(Raised(dots[i]), first, half(x.lower, 0));
-        dots[i] = Dot<kType>(dots[i], second, half(x.lower, 16));
+        const VecI numbers[] = {bytes & four, ShiftRight<4>(bytes) & four};
+        const VecI upper[] = {half(x.upper, 0), half(x.upper, 16)};
+        const VecI lower[] = {half(x.lower, 0), half(x.lower, 16)};
+        dots[i] = DotOfParts<kType>(numbers, upper, lower);
       } else {
-        VecI bytes[kVectors];
+        dots[i] = SetI(0);
+        VecI bytes[kVectors], upper[kVectors], lower[kVectors];
 #pragma GCC unroll 2
         for (int64_t v = 0; v < kVectors; ++v) {
           const int64_t at = v * VectorColumns(kType);
           bytes[v] = Bytes<kType>(row, column + at);
-          dots[i] = Dot<kType>(dots[i], bytes[v], VectorAt(x.upper + from + at));
-        }
-        if constexpr (kType != QuantType::kInt8) {
-          dots[i] = Raised(dots[i]);
-#pragma GCC unroll 2
-          for (int64_t v = 0; v < kVectors; ++v) {
-            const int64_t at = v * VectorColumns(kType);
-            dots[i] = Dot<kType>(dots[i], bytes[v], VectorAt(x.lower + from + at));
+          upper[v] = VectorAt(x.upper + from + at);
+          if constexpr (kType == QuantType::kInt8) {
+            dots[i] = Dot<kType>(dots[i], bytes[v], upper[v]);
+          } else {
+            lower[v] = VectorAt(x.lower + from + at);
           }
         }
+        if constexpr (kType != QuantType::kInt8) dots[i] = DotOfParts<kType>(bytes, upper, lower);
       }
     }
     SumQuarters(dots);
@@ -771,20 +827,14 @@ TESSERA_SIMD void AddBlocksAlong(const uint8_t* w, int64_t row_bytes, int64_t be
       VecI dots[kLanes];
 #pragma GCC unroll 16
       for (int64_t i = 0; i < kLanes; ++i) {
-        dots[i] = SetI(0);
-        VecI numbers[kStep / kVector];
+        VecI numbers[kStep / kVector], upper[kStep / kVector], lower[kStep / kVector];
 #pragma GCC unroll 2
         for (int64_t v = 0; v < kStep; v += kVector) {
-          VecI& these = numbers[v / kVector];
-          these = Numbers<kType>(w + i * row_bytes, from + v);
-          dots[i] = Dot<kType>(dots[i], these, VectorAt(x.upper + (from - begin + v)));
+          numbers[v / kVector] = Numbers<kType>(w + i * row_bytes, from + v);
+          upper[v / kVector] = VectorAt(x.upper + (from - begin + v));
+          lower[v / kVector] = VectorAt(x.lower + (from - begin + v));
         }
-        dots[i] = Raised(dots[i]);
-#pragma GCC unroll 2
-        for (int64_t v = 0; v < kStep; v += kVector) {
-          dots[i] =
-              Dot<kType>(dots[i], numbers[v / kVector], VectorAt(x.lower + (from - begin + v)));
-        }
+        dots[i] = DotOfParts<kType>(numbers, upper, lower);
       }
       SumQuarters(dots);
       constexpr int64_t kOfGroup = kGroups > kQuarters ? 1 : kQuarters / kGroups;
