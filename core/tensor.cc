@@ -233,12 +233,10 @@ TextBuilder& operator<<(TextBuilder& text, const Tensor& t) {
 }
 
 Tensor Empty(const Shape& shape, DType dtype, Device device) {
-  // Of no element it may be any shape.
-  bool none = false;
-  for (int64_t size : shape) none = none || size == 0;
+  // Strides are products of the other sizes, also where there is no element.
   int64_t bytes = DTypeSize(dtype);
   for (int64_t size : shape) {
-    TESSERA_CHECK(size >= 0 && (none || !__builtin_mul_overflow(bytes, size, &bytes)), "empty",
+    TESSERA_CHECK(size == 0 || (size > 0 && !__builtin_mul_overflow(bytes, size, &bytes)), "empty",
                   dtype, shape, " has a negative size, or more bytes than 64 bits count");
   }
   auto storage =

@@ -27,8 +27,8 @@ uintptr_t LowestAddress() {
 
 bool StackHasRoom() {
   thread_local const uintptr_t lowest = LowestAddress();
-  const char here = 0;
-  return reinterpret_cast<uintptr_t>(&here) > lowest;
+  // Not a variable's address: the address sanitizer may keep variables elsewhere.
+  return reinterpret_cast<uintptr_t>(__builtin_frame_address(0)) > lowest;
 }
 
 }  // namespace tessera::data::chat

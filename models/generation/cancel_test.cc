@@ -23,7 +23,11 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using Milliseconds = std::chrono::duration<double, std::milli>;
 
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr double kMostMs = 1000;
+#else
 constexpr double kMostMs = 50;  // 5 on an idle machine
+#endif
 
 // How long `work`, which takes seconds, continues after it was cancelled: the best of some trials,
 // as machines that run tests are busy, and of more where none of these is good enough.

@@ -1073,7 +1073,7 @@ void Quantize(QuantType type, RowType row_type, const void* x, int64_t columns,
     to.offset[2 * g] = factor * halves[0];
     to.offset[2 * g + 1] = factor * halves[1];
     to.scale[g] = scales.scale;
-    sum += to.offset[2 * g];
+    if (whole) sum += to.offset[2 * g];
   }
   if (whole) to.offset[0] = sum;
 }

@@ -238,8 +238,8 @@ TEST(TokenGrammarTest, MasksAreWhatTheBytesSay) {
 
 TEST(TokenGrammarTest, LongTextsShareTheirMasks) {
   // So long that states of their own for each length would not fit.
-  const auto grammar =
-      GrammarOf(R"({"type":"string","minLength":3,"maxLength":90000})", data::ByteTokenizer());
+  const data::ByteTokenizer tokenizer;
+  const auto grammar = GrammarOf(R"({"type":"string","minLength":3,"maxLength":90000})", tokenizer);
   GrammarText text(grammar, false);
   EXPECT_TRUE(text.Add('"'));
   for (int i = 0; i < 3; ++i) {
