@@ -28,6 +28,8 @@ enum class After { kMore, kNextRequest, kClose };
 struct AnswerBudget {
   const int64_t most;
   std::atomic<int64_t> taken = 0;
+
+  explicit AnswerBudget(int64_t bytes) : most(bytes) {}
 };
 
 // How an answer stands: shared by the exchange, on any thread, and its connection.
