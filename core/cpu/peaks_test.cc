@@ -8,10 +8,14 @@
 namespace tessera {
 namespace {
 
-TEST(PeaksTest, EachInstructionSetHasARateAndFartherMemoryIsSlower) {
+// A sanitizer's own time would be compared.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  GTEST_SKIP() << "a sanitizer's checks take the time that is measured";
+constexpr double kPart = 0;
+#else
+constexpr double kPart = 1;
 #endif
+
+TEST(PeaksTest, EachInstructionSetHasARateAndFartherMemoryIsSlower) {
   double least = 0;
   for (const CpuIsa isa : kCpuIsas) {
     if (isa > DetectedIsa()) continue;
@@ -19,17 +23,17 @@ TEST(PeaksTest, EachInstructionSetHasARateAndFartherMemoryIsSlower) {
     SetActiveIsa(isa);
     const CpuPeaks peaks = MeasurePeaks(1);
     EXPECT_EQ(peaks.threads, 1);
-    EXPECT_GT(peaks.fma_flops, 1e8);
-    EXPECT_GE(peaks.fma_flops, least / 2);  // a wider set is no slower, but clocks may fall
+    EXPECT_GT(peaks.fma_flops, kPart * 1e8);
+    EXPECT_GE(peaks.fma_flops, kPart * least / 2);  // a wider set is no slower, but clocks may fall
     EXPECT_EQ(peaks.pairs_flops > 0, CpuIsaName(isa) == "avx512bf16");
     least = peaks.fma_flops;
     ASSERT_GE(peaks.levels.size(), 2u);
     EXPECT_EQ(peaks.levels.back().name, "memory");
     for (const CpuPeaks::Level& level : peaks.levels) {
-      EXPECT_GT(level.read, 1e7) << level.name;
-      EXPECT_GT(level.write, 1e7) << level.name;
+      EXPECT_GT(level.read, kPart * 1e7) << level.name;
+      EXPECT_GT(level.write, kPart * 1e7) << level.name;
     }
-    EXPECT_GT(peaks.levels.front().read, peaks.levels.back().read);
+    EXPECT_GT(peaks.levels.front().read, kPart * peaks.levels.back().read);
   }
   SetActiveIsa(DetectedIsa());
 }
