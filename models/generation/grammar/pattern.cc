@@ -19,12 +19,13 @@ constexpr size_t kMostParts = 100'000;  // states before the subset construction
 
 using Ranges = std::vector<std::pair<Symbol, Symbol>>;
 
-const Ranges kDigits = {{'0', '9'}};
-const Ranges kWordCharacters = {{'0', '9'}, {'A', 'Z'}, {'_', '_'}, {'a', 'z'}};
-const Ranges kBlanks = {{0x9, 0xD},       {0x20, 0x20},     {0xA0, 0xA0},     {0x1680, 0x1680},
-                        {0x2000, 0x200A}, {0x2028, 0x2029}, {0x202F, 0x202F}, {0x205F, 0x205F},
-                        {0x3000, 0x3000}, {0xFEFF, 0xFEFF}};
-const Ranges kLineEnds = {{'\n', '\n'}, {'\r', '\r'}, {0x2028, 0x2029}};
+Ranges Digits() { return {{'0', '9'}}; }
+Ranges WordCharacters() { return {{'0', '9'}, {'A', 'Z'}, {'_', '_'}, {'a', 'z'}}; }
+Ranges Blanks() {
+  return {{0x9, 0xD},       {0x20, 0x20},     {0xA0, 0xA0},     {0x1680, 0x1680}, {0x2000, 0x200A},
+          {0x2028, 0x2029}, {0x202F, 0x202F}, {0x205F, 0x205F}, {0x3000, 0x3000}, {0xFEFF, 0xFEFF}};
+}
+Ranges LineEnds() { return {{'\n', '\n'}, {'\r', '\r'}, {0x2028, 0x2029}}; }
 
 Ranges Complement(Ranges ranges) {
   std::sort(ranges.begin(), ranges.end());
@@ -88,7 +89,7 @@ class Parser {
       case '$':
         return Part{.kind = Part::Kind::kEnd};
       case '.':
-        return Characters(Complement(kLineEnds));
+        return Characters(Complement(LineEnds()));
       case '(':
         return Group(depth);
       case '[':
@@ -210,17 +211,17 @@ class Parser {
     const auto one = [](Symbol s) { return Ranges{{s, s}}; };
     switch (symbol) {
       case 'd':
-        return kDigits;
+        return Digits();
       case 'D':
-        return Complement(kDigits);
+        return Complement(Digits());
       case 'w':
-        return kWordCharacters;
+        return WordCharacters();
       case 'W':
-        return Complement(kWordCharacters);
+        return Complement(WordCharacters());
       case 's':
-        return kBlanks;
+        return Blanks();
       case 'S':
-        return Complement(kBlanks);
+        return Complement(Blanks());
       case 'n':
         return one('\n');
       case 'r':
