@@ -108,6 +108,7 @@ class [[nodiscard]] StatusOr {
   using value_type = T;
 
   StatusOr() : status_(StatusCode::kUnknown, "no value was set") {}
+  // NOLINTBEGIN(google-explicit-constructor): a function returns its value or its failure as it is.
   // A failure: an OK status throws.
   StatusOr(const Status& status) : status_(status) { CheckFailed(); }
   StatusOr(Status&& status) : status_(std::move(status)) { CheckFailed(); }
@@ -123,6 +124,7 @@ class [[nodiscard]] StatusOr {
       : status_(std::move(other).status()) {
     if (status_.ok()) value_.emplace(*std::move(other));
   }
+  // NOLINTEND(google-explicit-constructor)
 
   bool ok() const { return value_.has_value(); }
   const Status& status() const& { return status_; }

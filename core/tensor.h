@@ -194,7 +194,8 @@ Tensor Tensor::FromBlob(T* data, const Shape& shape, std::shared_ptr<const void>
     return Tensor(Storage::ReadOnly(data, bytes, std::move(owner)), shape, ContiguousStrides(shape),
                   0, kDType);
   } else {
-    return FromBlob(data, shape, kDType, Device::Cpu(), std::const_pointer_cast<void>(owner));
+    return FromBlob(data, shape, kDType, Device::Cpu(),
+                    std::const_pointer_cast<void>(std::move(owner)));
   }
 }
 

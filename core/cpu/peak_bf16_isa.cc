@@ -19,7 +19,8 @@ double PairProducts(int64_t rounds) {
     const __m512bh pairs = (__m512bh)a.v;
 #pragma GCC unroll 12
     for (int64_t c = 0; c < kChains; ++c) {
-      sums[c].v = (RawF)_mm512_dpbf16_ps((__m512)sums[c].v, pairs, pairs);
+      sums[c].v = reinterpret_cast<RawF>(
+          _mm512_dpbf16_ps(reinterpret_cast<__m512>(sums[c].v), pairs, pairs));
     }
   }
   float lanes[kLanes];

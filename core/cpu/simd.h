@@ -98,29 +98,32 @@ TESSERA_SIMD VecD operator-(VecD a, VecD b) { return {a.v - b.v}; }
 TESSERA_SIMD VecD operator*(VecD a, VecD b) { return {a.v * b.v}; }
 TESSERA_SIMD VecD operator/(VecD a, VecD b) { return {a.v / b.v}; }
 
+TESSERA_SIMD RawU UnsignedOf(VecI a) { return reinterpret_cast<RawU>(a.v); }
+TESSERA_SIMD VecI FromUnsigned(RawU v) { return {reinterpret_cast<RawI>(v)}; }
+
 // Wraps modulo 2^32.
-TESSERA_SIMD VecI operator+(VecI a, VecI b) { return {(RawI)((RawU)a.v + (RawU)b.v)}; }
-TESSERA_SIMD VecI operator-(VecI a, VecI b) { return {(RawI)((RawU)a.v - (RawU)b.v)}; }
-TESSERA_SIMD VecI operator*(VecI a, VecI b) { return {(RawI)((RawU)a.v * (RawU)b.v)}; }
+TESSERA_SIMD VecI operator+(VecI a, VecI b) { return FromUnsigned(UnsignedOf(a) + UnsignedOf(b)); }
+TESSERA_SIMD VecI operator-(VecI a, VecI b) { return FromUnsigned(UnsignedOf(a) - UnsignedOf(b)); }
+TESSERA_SIMD VecI operator*(VecI a, VecI b) { return FromUnsigned(UnsignedOf(a) * UnsignedOf(b)); }
 TESSERA_SIMD VecI operator&(VecI a, VecI b) { return {a.v & b.v}; }
 TESSERA_SIMD VecI operator|(VecI a, VecI b) { return {a.v | b.v}; }
 TESSERA_SIMD VecI operator^(VecI a, VecI b) { return {a.v ^ b.v}; }
 
 template <int kBits>
 TESSERA_SIMD VecI ShiftLeft(VecI a) {
-  return {(RawI)((RawU)a.v << kBits)};
+  return FromUnsigned(UnsignedOf(a) << kBits);
 }
 template <int kBits>
 TESSERA_SIMD VecI ShiftRight(VecI a) {
-  return {(RawI)((RawU)a.v >> kBits)};
+  return FromUnsigned(UnsignedOf(a) >> kBits);
 }
 template <int kBits>
 TESSERA_SIMD VecI ShiftRightArithmetic(VecI a) {
   return {a.v >> kBits};
 }
 
-TESSERA_SIMD VecI BitsAsInt(VecF a) { return {(RawI)a.v}; }
-TESSERA_SIMD VecF BitsAsFloat(VecI a) { return {(RawF)a.v}; }
+TESSERA_SIMD VecI BitsAsInt(VecF a) { return {reinterpret_cast<RawI>(a.v)}; }
+TESSERA_SIMD VecF BitsAsFloat(VecI a) { return {reinterpret_cast<RawF>(a.v)}; }
 
 TESSERA_SIMD VecF operator-(VecF a) { return BitsAsFloat(BitsAsInt(a) ^ SetI(INT32_MIN)); }
 TESSERA_SIMD VecF Abs(VecF a) { return BitsAsFloat(BitsAsInt(a) & SetI(INT32_MAX)); }

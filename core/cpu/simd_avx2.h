@@ -31,8 +31,8 @@ struct Mask {
   __m256 m;
 };
 
-TESSERA_SIMD VecI FromI(__m256i v) { return {(RawI)v}; }
-TESSERA_SIMD __m256i RawOf(VecI a) { return (__m256i)a.v; }
+TESSERA_SIMD VecI FromI(__m256i v) { return {reinterpret_cast<RawI>(v)}; }
+TESSERA_SIMD __m256i RawOf(VecI a) { return reinterpret_cast<__m256i>(a.v); }
 TESSERA_SIMD __m256i RawOf(Mask a) { return _mm256_castps_si256(a.m); }
 
 TESSERA_SIMD VecF Set(float x) { return {_mm256_set1_ps(x)}; }

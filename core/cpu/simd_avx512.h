@@ -30,8 +30,8 @@ struct Mask {
   __mmask16 m;
 };
 
-TESSERA_SIMD VecI FromI(__m512i v) { return {(RawI)v}; }
-TESSERA_SIMD __m512i RawOf(VecI a) { return (__m512i)a.v; }
+TESSERA_SIMD VecI FromI(__m512i v) { return {reinterpret_cast<RawI>(v)}; }
+TESSERA_SIMD __m512i RawOf(VecI a) { return reinterpret_cast<__m512i>(a.v); }
 
 TESSERA_SIMD VecF Set(float x) { return {_mm512_set1_ps(x)}; }
 TESSERA_SIMD VecD SetD(double x) { return {_mm512_set1_pd(x)}; }

@@ -31,8 +31,8 @@ struct Mask {
   __m128 m;
 };
 
-TESSERA_SIMD VecI FromI(__m128i v) { return {(RawI)v}; }
-TESSERA_SIMD __m128i RawOf(VecI a) { return (__m128i)a.v; }
+TESSERA_SIMD VecI FromI(__m128i v) { return {reinterpret_cast<RawI>(v)}; }
+TESSERA_SIMD __m128i RawOf(VecI a) { return reinterpret_cast<__m128i>(a.v); }
 
 TESSERA_SIMD VecF Set(float x) { return {_mm_set1_ps(x)}; }
 TESSERA_SIMD VecD SetD(double x) { return {_mm_set1_pd(x)}; }
@@ -160,25 +160,25 @@ TESSERA_SIMD uint16_t FloatBitsToF16(uint32_t x) {
 TESSERA_SIMD VecF LoadN(const Bf16* p, int64_t n) {
   RawU r = {0, 0, 0, 0};
   for (int32_t i = 0; i < ClampLanes(n, kLanes); ++i) r[i] = Bf16ToFloatBits(p[i].bits);
-  return {(RawF)r};
+  return {reinterpret_cast<RawF>(r)};
 }
 TESSERA_SIMD VecF Load(const Bf16* p) {
   const __m128i bits = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(p));
   return {_mm_castsi128_ps(_mm_unpacklo_epi16(_mm_setzero_si128(), bits))};
 }
 TESSERA_SIMD void StoreN(Bf16* p, VecF v, int64_t n) {
-  const RawU bits = (RawU)v.v;
+  const RawU bits = reinterpret_cast<RawU>(v.v);
   for (int32_t i = 0; i < ClampLanes(n, kLanes); ++i) p[i].bits = FloatBitsToBf16(bits[i]);
 }
 TESSERA_SIMD void Store(Bf16* p, VecF v) { StoreN(p, v, kLanes); }
 TESSERA_SIMD VecF LoadN(const F16* p, int64_t n) {
   RawU r = {0, 0, 0, 0};
   for (int32_t i = 0; i < ClampLanes(n, kLanes); ++i) r[i] = F16ToFloatBits(p[i].bits);
-  return {(RawF)r};
+  return {reinterpret_cast<RawF>(r)};
 }
 TESSERA_SIMD VecF Load(const F16* p) { return LoadN(p, kLanes); }
 TESSERA_SIMD void StoreN(F16* p, VecF v, int64_t n) {
-  const RawU bits = (RawU)v.v;
+  const RawU bits = reinterpret_cast<RawU>(v.v);
   for (int32_t i = 0; i < ClampLanes(n, kLanes); ++i) p[i].bits = FloatBitsToF16(bits[i]);
 }
 TESSERA_SIMD void Store(F16* p, VecF v) { StoreN(p, v, kLanes); }

@@ -32,12 +32,12 @@ struct Mask {
 };
 
 // As the types of <arm_neon.h>.
-TESSERA_SIMD float32x4_t RawOf(VecF a) { return (float32x4_t)a.v; }
-TESSERA_SIMD float64x2_t RawOf(VecD a) { return (float64x2_t)a.v; }
-TESSERA_SIMD int32x4_t RawOf(VecI a) { return (int32x4_t)a.v; }
-TESSERA_SIMD VecF FromF(float32x4_t v) { return {(RawF)v}; }
-TESSERA_SIMD VecD FromD(float64x2_t v) { return {(RawD)v}; }
-TESSERA_SIMD VecI FromI(int32x4_t v) { return {(RawI)v}; }
+TESSERA_SIMD float32x4_t RawOf(VecF a) { return reinterpret_cast<float32x4_t>(a.v); }
+TESSERA_SIMD float64x2_t RawOf(VecD a) { return reinterpret_cast<float64x2_t>(a.v); }
+TESSERA_SIMD int32x4_t RawOf(VecI a) { return reinterpret_cast<int32x4_t>(a.v); }
+TESSERA_SIMD VecF FromF(float32x4_t v) { return {reinterpret_cast<RawF>(v)}; }
+TESSERA_SIMD VecD FromD(float64x2_t v) { return {reinterpret_cast<RawD>(v)}; }
+TESSERA_SIMD VecI FromI(int32x4_t v) { return {reinterpret_cast<RawI>(v)}; }
 
 TESSERA_SIMD VecF Set(float x) { return FromF(vdupq_n_f32(x)); }
 TESSERA_SIMD VecD SetD(double x) { return FromD(vdupq_n_f64(x)); }
@@ -57,7 +57,7 @@ TESSERA_SIMD Mask Or(Mask a, Mask b) { return {vorrq_u32(a.m, b.m)}; }
 TESSERA_SIMD Mask Not(Mask a) { return {vmvnq_u32(a.m)}; }
 TESSERA_SIMD uint32_t BitsOf(Mask a) {
   const RawU bit_of_lane = {1, 2, 4, 8};
-  return vaddvq_u32(vandq_u32(a.m, (uint32x4_t)bit_of_lane));
+  return vaddvq_u32(vandq_u32(a.m, reinterpret_cast<uint32x4_t>(bit_of_lane)));
 }
 TESSERA_SIMD bool AnyTrue(Mask a) { return vmaxvq_u32(a.m) != 0; }
 TESSERA_SIMD bool AllTrue(Mask a) { return vminvq_u32(a.m) != 0; }

@@ -76,7 +76,9 @@ struct Products {
 #if defined(TESSERA_ISA_AVX512BF16)
 struct PairProducts {
   TESSERA_SIMD VecF Add(VecF a, VecF b, VecF sum) {
-    return {(RawF)_mm512_dpbf16_ps((__m512)sum.v, (__m512bh)a.v, (__m512bh)b.v)};
+    return {reinterpret_cast<RawF>(_mm512_dpbf16_ps(reinterpret_cast<__m512>(sum.v),
+                                                    reinterpret_cast<__m512bh>(a.v),
+                                                    reinterpret_cast<__m512bh>(b.v)))};
   }
 };
 #endif

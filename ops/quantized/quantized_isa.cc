@@ -352,7 +352,7 @@ TESSERA_SIMD VecI SingleBits(const uint8_t* p, int64_t, int64_t c) {
   };
   const uint8_t* const from = p + c % kGroup / 8;
   typedef int64_t Pair __attribute__((vector_size(16)));
-  return {(RawI)Pair{eight(from[0]), eight(from[1])}};
+  return {reinterpret_cast<RawI>(Pair{eight(from[0]), eight(from[1])})};
 }
 
 TESSERA_SIMD VecI Sixteens(const uint8_t* p, int64_t) { return FromI(Load16(p)); }
