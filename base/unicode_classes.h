@@ -34,6 +34,8 @@ class UnicodeClasses {
   std::vector<uint8_t> packed_;  // four code points a byte
 };
 
+inline bool IsUnicodeSpace(char32_t c) { return UnicodeClasses::Get().Of(c) == CharClass::kSpace; }
+
 }  // namespace tessera
 
 #endif  // TESSERA_BASE_UNICODE_CLASSES_H_

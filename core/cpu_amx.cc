@@ -16,7 +16,7 @@
 namespace tessera {
 namespace {
 
-constexpr char kVariable[] = "TESSERA_CPU_AMX";
+constexpr char kAmxVariable[] = "TESSERA_CPU_AMX";
 
 #if defined(__x86_64__)
 bool HasAvx512() { return ActiveIsa() >= CpuIsa::kAvx512; }
@@ -42,19 +42,19 @@ bool HasAmx() { return false; }
 #endif
 
 bool ActiveAmx() {
-  const char* const value = std::getenv(kVariable);
+  const char* const value = std::getenv(kAmxVariable);
   return value != nullptr && std::string_view(value) == "1" && HasAvx512() && HasAmx();
 }
 
 Status CheckAmxEnvironment() {
-  const char* const value = std::getenv(kVariable);
+  const char* const value = std::getenv(kAmxVariable);
   if (value == nullptr || std::string_view(value) == "0" || ActiveAmx()) return OkStatus();
   const char* const objection = std::string_view(value) != "1" ? "must be 0 or 1"
                                 : !HasAvx512()
                                     ? "goes with the instruction set avx512 or a higher one"
                                     : "this machine has no AMX tiles for bfloat16, or its "
                                       "operating system does not let them be used";
-  return InvalidArgument(kVariable, "=", value, ": ", objection);
+  return InvalidArgument(kAmxVariable, "=", value, ": ", objection);
 }
 
 }  // namespace tessera

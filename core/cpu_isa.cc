@@ -17,7 +17,7 @@
 namespace tessera {
 namespace {
 
-constexpr char kVariable[] = "TESSERA_CPU_ISA";
+constexpr char kIsaVariable[] = "TESSERA_CPU_ISA";
 
 #if defined(__x86_64__)
 constexpr char kNames[] = "baseline, avx2, avx512, avx512vnni or avx512bf16";
@@ -71,7 +71,7 @@ CpuIsa Fastest() { return DetectedIsa(); }
 CpuIsa FromEnvironment() {
   const CpuIsa best = DetectedIsa();
   const CpuIsa fastest = Fastest();
-  const char* const value = std::getenv(kVariable);
+  const char* const value = std::getenv(kIsaVariable);
   const CpuIsa asked = value == nullptr ? fastest : ParseCpuIsa(value).value_or(fastest);
   return asked <= best ? asked : fastest;
 }
@@ -125,14 +125,14 @@ void SetActiveIsa(CpuIsa isa) {
 }
 
 Status CheckIsaEnvironment() {
-  const char* value = std::getenv(kVariable);
+  const char* value = std::getenv(kIsaVariable);
   if (value == nullptr) return OkStatus();
   const std::optional<CpuIsa> asked = ParseCpuIsa(value);
   if (!asked.has_value()) {
-    return InvalidArgument(kVariable, "=", value, ": must be ", kNames);
+    return InvalidArgument(kIsaVariable, "=", value, ": must be ", kNames);
   }
   if (*asked > DetectedIsa()) {
-    return InvalidArgument(kVariable, "=", value, ": the best this machine can run is ",
+    return InvalidArgument(kIsaVariable, "=", value, ": the best this machine can run is ",
                            CpuIsaName(DetectedIsa()));
   }
   return OkStatus();

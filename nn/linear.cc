@@ -34,14 +34,14 @@ std::vector<Placement::Piece> Pieces(const LinearConfig& config, int64_t feature
   return pieces;
 }
 
-enum class Split { kNone, kOutputs, kInputs };
+enum class SplitBy { kNone, kOutputs, kInputs };
 
-Placement WeightPlacement(const LinearConfig& config, Split split, const Group& group) {
+Placement WeightPlacement(const LinearConfig& config, SplitBy split, const Group& group) {
   const bool out_in = config.layout == LinearLayout::kOutIn;
   const Shape shape = out_in ? Shape{config.out_features, config.in_features}
                              : Shape{config.in_features, config.out_features};
-  if (split == Split::kNone) return Placement::Whole(shape);
-  const bool outputs = split == Split::kOutputs;
+  if (split == SplitBy::kNone) return Placement::Whole(shape);
+  const bool outputs = split == SplitBy::kOutputs;
   return Placement::Split(
       shape, outputs == out_in ? 0 : 1,
       Pieces(config, outputs ? config.out_features : config.in_features, group));
@@ -96,7 +96,7 @@ ColumnParallelLinear::ColumnParallelLinear(const LinearConfig& config, const Sco
     : Module(scope),
       config_(config),
       weight_(AddParameter("weight",
-                           WeightPlacement(config, Split::kOutputs, build().tensor_parallel),
+                           WeightPlacement(config, SplitBy::kOutputs, build().tensor_parallel),
                            config.weight_init)) {
   weight_.trees.outputs = TreeOver(BlocksOf(config, config.out_features), build());
   if (!config.bias) return;
@@ -135,7 +135,7 @@ RowParallelLinear::RowParallelLinear(const LinearConfig& config, const Scope& sc
     : Module(scope),
       config_(config),
       weight_(AddParameter("weight",
-                           WeightPlacement(config, Split::kInputs, build().tensor_parallel),
+                           WeightPlacement(config, SplitBy::kInputs, build().tensor_parallel),
                            config.weight_init)) {
   weight_.trees.inputs = TreeOver(BlocksOf(config, config.in_features), build());
   if (!config.bias) return;
@@ -179,7 +179,7 @@ Tensor RowParallelLinear::Joined(const Tensor& y) const {
 ReplicatedLinear::ReplicatedLinear(const LinearConfig& config, const Scope& scope)
     : Module(scope),
       config_(config),
-      weight_(AddParameter("weight", WeightPlacement(config, Split::kNone, nullptr),
+      weight_(AddParameter("weight", WeightPlacement(config, SplitBy::kNone, nullptr),
                            config.weight_init)) {
   if (config.bias) {
     bias_ = &AddParameter("bias", Placement::Whole({config.out_features}), config.bias_init);

@@ -18,6 +18,9 @@
 
 namespace tessera::runtime {
 
+// That a caller may ask for.
+inline constexpr int kMostThreads = 4096;
+
 // For a call: rounding and traps of arithmetic are the usual ones, as results depend on them, and
 // the thread cannot be cancelled (pthread_cancel) amid it. Afterwards all is as it was.
 class CallScope {

@@ -10,8 +10,6 @@
 namespace tessera::runtime {
 namespace {
 
-constexpr int kMostThreads = 4096;
-
 constexpr int64_t kMostKeptTexts = 1 << 20;
 
 StatusOr<std::unique_ptr<tsr_context>> Make(const tsr_model* model,

@@ -53,7 +53,6 @@ Status Configure(const tsr_configuration* given) {
   if (allocator != nullptr && (allocator->allocate == nullptr || allocator->release == nullptr)) {
     return InvalidArgument("tsr_configuration: an allocator needs both of its functions");
   }
-  constexpr int kMostThreads = 4096;
   if (wanted.threads < 0 || wanted.threads > kMostThreads) {
     return InvalidArgument("tsr_configuration: threads is ", wanted.threads,
                            "; it is 0 (all cores) to ", kMostThreads);

@@ -28,7 +28,6 @@ using nlohmann::json;
 
 constexpr char kOptions[] = "tsr_train_options";
 constexpr double kLearningRate = 3e-4;  // the command's
-constexpr int kMostThreads = 4096;
 
 Status CheckNotNegative(double value, const char* name) {
   if (std::isfinite(value) && value >= 0) return OkStatus();

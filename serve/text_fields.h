@@ -16,6 +16,9 @@
 
 namespace tessera::serve {
 
+// How many of the likeliest tokens a request may ask for, at each place.
+inline constexpr int64_t kMostLogprobs = 20;
+
 // Every generation setting that a request gives, by its key
 // (models/generation/generation_config.h); a field may have Hugging Face's name or OpenAI's.
 nlohmann::json SamplingFields(Fields& fields, const ServedModel& served);

@@ -12,7 +12,7 @@
 namespace tessera::corpus {
 namespace {
 
-constexpr int64_t kEntriesAtOnce = 1 << 15;
+constexpr int64_t kEntriesOfChunk = 1 << 15;
 
 struct KeyEntry {
   uint64_t hash[2];
@@ -42,12 +42,12 @@ Status HashKeys(const RepeatSearch& search, const std::string& path, const RunCo
 // Entries by their hashes, so that equal keys lie together.
 Status PutEntries(const RandomFile& file, BucketFiles& buckets) {
   const int64_t count = file.size() / int64_t{sizeof(KeyEntry)};
-  const int64_t chunks = (count + kEntriesAtOnce - 1) / kEntriesAtOnce;
+  const int64_t chunks = (count + kEntriesOfChunk - 1) / kEntriesOfChunk;
   return ParallelTasks(chunks, [&](int64_t chunk) -> Status {
-    const int64_t first = chunk * kEntriesAtOnce;
+    const int64_t first = chunk * kEntriesOfChunk;
     TESSERA_ASSIGN_OR_RETURN(const auto entries,
                              file.ReadAll<KeyEntry>(first * int64_t{sizeof(KeyEntry)},
-                                                    std::min(kEntriesAtOnce, count - first)));
+                                                    std::min(kEntriesOfChunk, count - first)));
     BucketBuffer<KeyEntry> buffer(buckets);
     for (const KeyEntry& entry : entries) {
       TESSERA_RETURN_IF_ERROR(buffer.Put(BucketOfHash(entry.hash[0], buckets.count()), entry));

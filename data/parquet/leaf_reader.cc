@@ -13,8 +13,8 @@
 namespace tessera::data {
 namespace {
 
-// Levels are read in pieces of this many.
-constexpr int64_t kPiece = 4096;
+// Levels are read so many at once.
+constexpr int64_t kLevelsAtOnce = 4096;
 // Of one batch, in a column of lists: what a damaged file may make of few bytes.
 constexpr int64_t kMaxEntries = int64_t{1} << 26;
 
@@ -200,7 +200,7 @@ Status LeafReader::NextPiece() {
     chunk_left_ -= page_left_;
   }
   piece_begin_ = 0;
-  piece_end_ = std::min(page_left_, kPiece);
+  piece_end_ = std::min(page_left_, kLevelsAtOnce);
   page_left_ -= piece_end_;
   const auto size = static_cast<size_t>(piece_end_);
   if (leaf_->max_repetition > 0) {

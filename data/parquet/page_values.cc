@@ -17,8 +17,8 @@ namespace {
 
 Status EndsEarly() { return DataLoss("a page's values end early"); }
 
-// Values are made in pieces of this many.
-constexpr int64_t kPiece = 1024;
+// Values are made so many at once.
+constexpr int64_t kValuesAtOnce = 1024;
 
 // Appends `count` values of `width` bytes, to be written.
 std::byte* Grow(int64_t count, int width, std::vector<std::byte>* out) {
@@ -112,9 +112,9 @@ class DictionaryIndices final : public PageValues {
                          : dictionary.fixed.size() / static_cast<size_t>(width)) {}
 
   Status Read(int64_t count, LeafValues* out) override {
-    std::array<uint32_t, kPiece> indices;
-    for (; count > 0; count -= std::min(count, kPiece)) {
-      const int64_t n = std::min(count, kPiece);
+    std::array<uint32_t, kValuesAtOnce> indices;
+    for (; count > 0; count -= std::min(count, kValuesAtOnce)) {
+      const int64_t n = std::min(count, kValuesAtOnce);
       if (!runs_.Read(indices.data(), n)) return EndsEarly();
       const uint32_t largest = *std::max_element(indices.begin(), indices.begin() + n);
       if (largest >= size_) {
@@ -155,9 +155,9 @@ class DeltaIntegers final : public PageValues {
  public:
   DeltaIntegers(DeltaReader deltas, int width) : deltas_(deltas), width_(width) {}
   Status Read(int64_t count, LeafValues* out) override {
-    std::array<int64_t, kPiece> numbers;
-    for (; count > 0; count -= std::min(count, kPiece)) {
-      const int64_t n = std::min(count, kPiece);
+    std::array<int64_t, kValuesAtOnce> numbers;
+    for (; count > 0; count -= std::min(count, kValuesAtOnce)) {
+      const int64_t n = std::min(count, kValuesAtOnce);
       if (!deltas_.Read(numbers.data(), n)) return EndsEarly();
       std::byte* const values = Grow(n, width_, &out->fixed);
       for (int64_t i = 0; i < n; ++i) {
@@ -211,11 +211,11 @@ class DeltaStrings final : public PageValues {
 
   Status Read(int64_t count, LeafValues* out) override {
     LeafValues suffixes;
-    for (; count > 0; count -= std::min(count, kPiece)) {
-      const int64_t n = std::min(count, kPiece);
+    for (; count > 0; count -= std::min(count, kValuesAtOnce)) {
+      const int64_t n = std::min(count, kValuesAtOnce);
       suffixes.strings.clear();
       TESSERA_RETURN_IF_ERROR(suffixes_.Read(n, &suffixes));
-      std::array<int64_t, kPiece> prefixes;
+      std::array<int64_t, kValuesAtOnce> prefixes;
       if (!prefixes_.Read(prefixes.data(), n)) return EndsEarly();
       TESSERA_RETURN_IF_ERROR(
           Join(std::span(prefixes.data(), static_cast<size_t>(n)), suffixes.strings, out));

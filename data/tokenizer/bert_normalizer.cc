@@ -102,8 +102,6 @@ int Stripped(char32_t c, char32_t* to) {
   return count;
 }
 
-bool IsSpace(char32_t c) { return UnicodeClasses::Get().Of(c) == CharClass::kSpace; }
-
 }  // namespace
 
 void AppendLower(char32_t c, std::string* out) {
@@ -160,7 +158,7 @@ std::string BertNormalizer::Normalize(std::string_view text) const {
     i += static_cast<size_t>(c.length);
     const uint8_t properties = Properties::Get().Of(c.code_point);
     if (!c.valid || (properties & kIsRemoved) != 0) continue;
-    if (IsSpace(c.code_point)) {
+    if (IsUnicodeSpace(c.code_point)) {
       out.push_back(' ');
     } else if (options_.tokenize_chinese_chars && (properties & kIsIdeograph) != 0) {
       out.push_back(' ');
@@ -182,7 +180,7 @@ void BertNormalizer::ForEachWord(std::string_view text,
   for (size_t i = 0; i < text.size();) {
     const Utf8Char c = DecodeUtf8(text, i);
     const auto length = static_cast<size_t>(c.length);
-    if (IsSpace(c.code_point)) {
+    if (IsUnicodeSpace(c.code_point)) {
       end_word(i);
       begin = i + length;
     } else if ((Properties::Get().Of(c.code_point) & kIsPunctuation) != 0) {

@@ -7,7 +7,7 @@
 namespace tessera::data {
 namespace {
 
-Claim ClaimOf(const TokenizerFolder& folder) {
+Claim ClaimOfBytes(const TokenizerFolder& folder) {
   return folder.tokenizer_class == ByteTokenizer::kClassName ? Claim::kClass : Claim::kNone;
 }
 
@@ -15,10 +15,10 @@ StatusOr<std::unique_ptr<Tokenizer>> Load(const std::string&) {
   return std::unique_ptr<Tokenizer>(std::make_unique<ByteTokenizer>());
 }
 
-const TokenizerRegistration registration({.files = "tokenizer_config.json",
-                                          .tokenizer_class = ByteTokenizer::kClassName,
-                                          .claim = ClaimOf,
-                                          .load = Load});
+const TokenizerRegistration bytes_registration({.files = "tokenizer_config.json",
+                                                .tokenizer_class = ByteTokenizer::kClassName,
+                                                .claim = ClaimOfBytes,
+                                                .load = Load});
 
 }  // namespace
 

@@ -19,14 +19,15 @@ constexpr std::string_view kUnkBytes = "\xEF\xBF\xBD";
 
 bool IsScalarValue(char32_t c) { return c < 0xD800 || (c >= 0xE000 && c < kEndOfUnicode); }
 
-Claim ClaimOf(const TokenizerFolder& folder) {
+Claim ClaimOfCharacters(const TokenizerFolder& folder) {
   return folder.tokenizer_class == CharTokenizer::kClassName ? Claim::kClass : Claim::kNone;
 }
 
-const TokenizerRegistration registration({.files = "char_vocab.json + tokenizer_config.json",
-                                          .tokenizer_class = CharTokenizer::kClassName,
-                                          .claim = ClaimOf,
-                                          .load = CharTokenizer::Load});
+const TokenizerRegistration characters_registration(
+    {.files = "char_vocab.json + tokenizer_config.json",
+     .tokenizer_class = CharTokenizer::kClassName,
+     .claim = ClaimOfCharacters,
+     .load = CharTokenizer::Load});
 
 }  // namespace
 

@@ -18,8 +18,6 @@
 namespace tessera::data {
 namespace {
 
-bool IsSpace(char32_t c) { return UnicodeClasses::Get().Of(c) == CharClass::kSpace; }
-
 std::string WithoutMarks(std::string_view text, bool* keeps_begin) {
   std::string out;
   if (!text.empty() && IsMark(DecodeUtf8(text, 0).code_point)) *keeps_begin = false;
@@ -36,14 +34,14 @@ std::string Stripped(std::string_view text, bool left, bool right) {
   size_t begin = 0;
   while (left && begin < text.size()) {
     const Utf8Char c = DecodeUtf8(text, begin);
-    if (!IsSpace(c.code_point)) break;
+    if (!IsUnicodeSpace(c.code_point)) break;
     begin += static_cast<size_t>(c.length);
   }
   size_t end = text.size();
   while (right && end > begin) {
     size_t last = end - 1;
     while (last > begin && (static_cast<uint8_t>(text[last]) & 0xC0) == 0x80) --last;
-    if (!IsSpace(DecodeUtf8(text, last).code_point)) break;
+    if (!IsUnicodeSpace(DecodeUtf8(text, last).code_point)) break;
     end = last;
   }
   return std::string(text.substr(begin, end - begin));

@@ -109,7 +109,6 @@ std::vector<Range> PatternRanges(std::string_view text, const TextPattern& patte
   return ranges;
 }
 
-bool IsSpace(char32_t c) { return UnicodeClasses::Get().Of(c) == CharClass::kSpace; }
 bool IsNumber(char32_t c) { return UnicodeClasses::Get().Of(c) == CharClass::kNumber; }
 
 // Runs of word characters, and runs of others that are no white space.
@@ -121,7 +120,7 @@ std::vector<Range> WhitespaceRanges(std::string_view text) {
   for (size_t i = 0; i < text.size();) {
     const Utf8Char c = DecodeUtf8(text, i);
     const Kind kind =
-        IsSpace(c.code_point) ? kSpace : (characters.IsWord(c.code_point) ? kWord : kOther);
+        IsUnicodeSpace(c.code_point) ? kSpace : (characters.IsWord(c.code_point) ? kWord : kOther);
     const size_t end = i + static_cast<size_t>(c.length);
     if (kind != kSpace && kind == run) {
       ranges.back().end = end;
@@ -235,7 +234,7 @@ Status PipelineSplitter::Add(const JsonPart& part) {
         },
         Kind::kBert);
   } else if (type == "WhitespaceSplit") {
-    by_characters(IsSpace, Behavior::kRemoved);
+    by_characters(IsUnicodeSpace, Behavior::kRemoved);
   } else if (type == "Whitespace") {
     AddCut(WhitespaceRanges);
   } else if (type == "Split") {

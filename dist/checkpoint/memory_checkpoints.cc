@@ -20,11 +20,11 @@ namespace tessera::dist {
 namespace {
 
 constexpr int kCopyTag = 0x3e3;
-constexpr int64_t kBlock = 16 << 20;  // bytes of a message
+constexpr int64_t kMessageBytes = 16 << 20;
 constexpr size_t kKept = 2;
 
 int64_t BlockAt(int64_t bytes, int64_t offset) {
-  return std::clamp(bytes - offset, int64_t{0}, kBlock);
+  return std::clamp(bytes - offset, int64_t{0}, kMessageBytes);
 }
 
 // By file, the rank that sends it to others. `verified` has the names of each rank's files. Of two
@@ -112,7 +112,7 @@ Status MemoryCheckpoints::CopyFiles(const std::string& own,
     if (status.ok()) status = made.status();
   }
   const int64_t most = *std::max_element(sizes.begin(), sizes.end());
-  for (int64_t offset = 0; offset < most; offset += kBlock) {
+  for (int64_t offset = 0; offset < most; offset += kMessageBytes) {
     CommHandlePtr sent;
     Tensor block;
     if (const int64_t size = BlockAt(bytes, offset); size > 0) {

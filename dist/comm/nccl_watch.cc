@@ -11,7 +11,7 @@
 namespace tessera::dist {
 namespace {
 
-constexpr std::chrono::milliseconds kBetweenLooks{100};
+constexpr std::chrono::milliseconds kBetweenWatches{100};
 // For NCCL to abort; the process ends even if it does not.
 constexpr std::chrono::seconds kForAbort{10};
 
@@ -85,7 +85,7 @@ void NcclWatch::Run() {
       }
     }
     if (!failure.empty()) Fail(failure);
-    std::this_thread::sleep_for(kBetweenLooks);
+    std::this_thread::sleep_for(kBetweenWatches);
   }
 }
 

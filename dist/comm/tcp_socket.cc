@@ -17,7 +17,7 @@
 namespace tessera::dist {
 namespace {
 
-constexpr std::chrono::seconds kForPeer{2};
+constexpr std::chrono::seconds kForConnection{2};
 
 }  // namespace
 
@@ -134,7 +134,7 @@ Socket ConnectTo(const std::string& address, int port, SocketClock::time_point u
       if (failure == EINPROGRESS) {
         socklen_t length = sizeof(failure);
         const bool is_ready =
-            AwaitReady(s, POLLOUT, std::min(until, SocketClock::now() + kForPeer));
+            AwaitReady(s, POLLOUT, std::min(until, SocketClock::now() + kForConnection));
         getsockopt(s.fd(), SOL_SOCKET, SO_ERROR, &failure, &length);
         if (!is_ready) failure = ETIMEDOUT;
       }

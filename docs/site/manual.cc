@@ -31,7 +31,7 @@ struct Item {
   std::string text;
 };
 
-struct Group {
+struct ManualGroup {
   std::string name;  // "": before the first .SS
   std::vector<std::string> paragraphs;
   std::vector<Item> items;
@@ -39,7 +39,7 @@ struct Group {
 
 struct Chapter {
   std::string name;
-  std::vector<Group> groups = {Group()};
+  std::vector<ManualGroup> groups = {ManualGroup()};
   std::string example;  // lines as they stand
 };
 
@@ -78,7 +78,7 @@ std::vector<Chapter> ChaptersOf(std::string_view man_page, std::string& version)
       continue;
     }
     if (chapters.empty()) throw std::runtime_error("the manual begins without .SH: " + line);
-    Group& group = chapters.back().groups.back();
+    ManualGroup& group = chapters.back().groups.back();
     if (name == ".SS") {
       chapters.back().groups.push_back({text, {""}, {}});
       where = kParagraph;
@@ -134,7 +134,7 @@ std::string Capital(std::string text) {
 void AddGroups(const Chapter& chapter, const std::map<std::string, std::string>& links,
                Page& page) {
   std::map<std::string, int> used;
-  for (const Group& group : chapter.groups) {
+  for (const ManualGroup& group : chapter.groups) {
     if (!group.name.empty()) {
       std::string anchor = AnchorOf(group.name);
       if (const int before = used[anchor]++; before > 0) anchor += "-" + std::to_string(before);

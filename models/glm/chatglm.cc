@@ -48,9 +48,9 @@ nn::TransformerBlockConfig LayerConfig(const ChatGlmConfig& c) {
   return config;
 }
 
-class Texts : public TextFormat {
+class ChatGlmTexts : public TextFormat {
  public:
-  explicit Texts(const ChatGlmConfig& config) : config_(config) {}
+  explicit ChatGlmTexts(const ChatGlmConfig& config) : config_(config) {}
   StatusOr<std::vector<int64_t>> PreparePrompt(std::vector<int64_t> prompt) const override {
     return CompletePrompt(config_, std::move(prompt));
   }
@@ -99,7 +99,7 @@ ChatGlm::ChatGlm(const ChatGlmConfig& config, nlohmann::json json, const nn::Bui
     : Model(nn::Scope::Root(build)),
       config_(config),
       json_(std::move(json)),
-      text_format_(std::make_shared<Texts>(config)) {
+      text_format_(std::make_shared<ChatGlmTexts>(config)) {
   transformer_ = std::make_unique<Transformer>(config_, Child("transformer"), *this);
   if (!HasBlock(num_blocks() - 1)) return;
   if (config_.tie_word_embeddings) {

@@ -57,9 +57,9 @@ Tensor Coordinate(const Tensor& positions, int which) {
   return Select(positions, 1, which).ContiguousCopy();
 }
 
-class Texts : public TextFormat {
+class GlmTexts : public TextFormat {
  public:
-  explicit Texts(const GlmConfig& config) : config_(config) {}
+  explicit GlmTexts(const GlmConfig& config) : config_(config) {}
   StatusOr<std::vector<int64_t>> PreparePrompt(std::vector<int64_t> prompt) const override {
     return CompletePrompt(config_, std::move(prompt));
   }
@@ -115,7 +115,7 @@ Glm::Glm(const GlmConfig& config, nlohmann::json json, const nn::BuildContext& b
     : Model(nn::Scope::Root(build)),
       config_(config),
       json_(std::move(json)),
-      text_format_(std::make_shared<Texts>(config)) {
+      text_format_(std::make_shared<GlmTexts>(config)) {
   const bool head = HasBlock(num_blocks() - 1);
   // A stage with the head but not the embedding holds a replica of the tied weight.
   if (HasBlock(0) || head) {

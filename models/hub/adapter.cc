@@ -16,8 +16,6 @@
 namespace tessera::models {
 namespace {
 
-constexpr char kWeight[] = ".weight";
-
 // A weight that trains while others that are tied to it do not.
 Status CheckTrainsAlone(Model& whole, const AdapterPlan& plan) {
   const std::vector<TiedParameters> ties = TiesOf(whole);
@@ -304,7 +302,7 @@ StatusOr<AttachedAdapter> AttachAdapter(Model& model, const AdapterConfig& confi
   }
   if (config.use_dora || config.StartsFromWeights()) {
     for (const auto& [module, term] : plan.terms) {
-      TESSERA_RETURN_IF_ERROR(CheckHasNumbers(model, module + kWeight));
+      TESSERA_RETURN_IF_ERROR(CheckHasNumbers(model, module + kWeightSuffix));
     }
   }
   AttachedAdapter attached = Attach(model, plan, adapter);
@@ -313,7 +311,7 @@ StatusOr<AttachedAdapter> AttachAdapter(Model& model, const AdapterConfig& confi
     MakeWritable(model, p);
   }
   for (const AttachedAdapter::Term& term : attached.terms) {
-    nn::Parameter* const weight = model.FindParameter(term.module + kWeight);
+    nn::Parameter* const weight = model.FindParameter(term.module + kWeightSuffix);
     const auto begin = [&] { term.term->Begin(*weight); };
     if (!config.use_dora || with_elements == nullptr) {
       begin();
@@ -428,7 +426,7 @@ bool AdapterFolder::Changes(const std::string& parameter) const {
 
 bool AdapterFolder::ChangesAlone(const std::string& parameter) const {
   return entry_of_.count(parameter) > 0 ||
-         (parameter.ends_with(kWeight) && plan_.terms.count(ModuleOf(parameter)) > 0);
+         (parameter.ends_with(kWeightSuffix) && plan_.terms.count(ModuleOf(parameter)) > 0);
 }
 
 StatusOr<Tensor> AdapterFolder::Read(const std::string& parameter) const {
@@ -444,7 +442,7 @@ StatusOr<Tensor> AdapterFolder::Merged(const nn::Parameter& parameter, const Ten
   }
   const std::string layer = ModuleOf(parameter.name);
   const auto found = plan_.terms.find(layer);
-  if (found == plan_.terms.end() || parameter.name != layer + kWeight) return base;
+  if (found == plan_.terms.end() || parameter.name != layer + kWeightSuffix) return base;
   const Term& term = found->second;
   const nn::LowRankNames names(term.table, adapter_);
   TESSERA_ASSIGN_OR_RETURN(const Tensor a, Read(Concat(layer, ".", names.a)));

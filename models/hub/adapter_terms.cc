@@ -14,7 +14,6 @@
 namespace tessera::models {
 namespace {
 
-constexpr char kWeight[] = ".weight";
 constexpr char kBias[] = ".bias";
 
 const Family& FamilyOfModel(const Model& model) { return **FamilyOf(model.config()); }
@@ -22,7 +21,7 @@ const Family& FamilyOfModel(const Model& model) { return **FamilyOf(model.config
 bool IsHead(const Model& model, const nn::Module& layer) {
   const Family& family = FamilyOfModel(model);
   return layer.vocabulary_use() == nn::VocabularyUse::kHead ||
-         (family.is_head != nullptr && family.is_head(layer.path() + kWeight));
+         (family.is_head != nullptr && family.is_head(layer.path() + kWeightSuffix));
 }
 
 // The last part of "model.embed_tokens".
@@ -180,7 +179,7 @@ std::vector<std::string> NamesInModel(const Model& model, const std::string& par
 
 std::vector<std::string> ModuleNamesInModel(const Model& model, const std::string& module,
                                             int version) {
-  std::vector<std::string> names = NamesInModel(model, module + kWeight, version);
+  std::vector<std::string> names = NamesInModel(model, module + kWeightSuffix, version);
   for (std::string& name : names) name = ModuleOf(name);
   return names;
 }

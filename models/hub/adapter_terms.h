@@ -20,6 +20,8 @@ namespace tessera::models {
 
 // What all names in an adapter's file begin with.
 inline constexpr std::string_view kAdapterNamesBegin = "base_model.model.";
+// How the parameter that gets a term ends.
+inline constexpr char kWeightSuffix[] = ".weight";
 
 // The module that a parameter is of.
 std::string ModuleOf(const std::string& parameter);

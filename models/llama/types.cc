@@ -6,7 +6,7 @@
 namespace tessera::models {
 namespace {
 
-LlamaType Llama() {
+LlamaType PlainLlama() {
   return {.name = "llama",
           .groups_are_heads = true,
           .attention_bias = true,
@@ -234,8 +234,8 @@ LlamaType Glm4Moe() {
 
 const LlamaType& LlamaTypeOf(std::string_view model_type) {
   static const auto* const types = new std::vector<LlamaType>{
-      Llama(), Mistral(), Qwen2(), Qwen3(),   Gemma2(),   Gemma3(),   Olmo2(),  SmolLm3(),
-      Phi3(),  Glm(),     Glm4(),  Mixtral(), Qwen2Moe(), Qwen3Moe(), Glm4Moe()};
+      PlainLlama(), Mistral(), Qwen2(), Qwen3(),   Gemma2(),   Gemma3(),   Olmo2(),  SmolLm3(),
+      Phi3(),       Glm(),     Glm4(),  Mixtral(), Qwen2Moe(), Qwen3Moe(), Glm4Moe()};
   for (const LlamaType& type : *types) {
     if (type.name == model_type) return type;
   }

@@ -16,8 +16,6 @@ namespace {
 constinit thread_local ThreadScratch plane_scratch;
 constinit thread_local ThreadScratch out_scratch;
 
-int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
 void Sum(const DepthwisePlane<float>& p, const float* weight, float bias, float* out) {
   constexpr IsaTable<DepthwiseSumFn> kSum{TESSERA_FOR_EVERY_ISA(DepthwiseSum)};
   kSum.Select()(p, weight, bias, out);

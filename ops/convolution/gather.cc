@@ -9,7 +9,7 @@
 namespace tessera {
 namespace {
 
-int64_t CeilDiv(int64_t a, int64_t b) { return a >= 0 ? (a + b - 1) / b : -(-a / b); }
+int64_t CeilDivOfSigned(int64_t a, int64_t b) { return a >= 0 ? (a + b - 1) / b : -(-a / b); }
 
 // Pixels t of [0, out) whose element t * step + offset lies in [0, in).
 struct Inside {
@@ -17,8 +17,8 @@ struct Inside {
   int64_t end;
 };
 Inside InsideOf(int64_t out, int64_t in, int64_t step, int64_t offset) {
-  const int64_t begin = std::clamp<int64_t>(CeilDiv(-offset, step), 0, out);
-  const int64_t end = std::clamp<int64_t>(CeilDiv(in - offset, step), begin, out);
+  const int64_t begin = std::clamp<int64_t>(CeilDivOfSigned(-offset, step), 0, out);
+  const int64_t end = std::clamp<int64_t>(CeilDivOfSigned(in - offset, step), begin, out);
   return {begin, end};
 }
 
@@ -27,7 +27,7 @@ template <typename F>
 void EachTap(const PixelRuns& runs, int64_t k0, int64_t n, F rows) {
   const int64_t taps = runs.taps();
   for (int64_t tap = 0; tap < taps; ++tap) {
-    const int64_t channel = std::max<int64_t>(0, CeilDiv(k0 - tap, taps));
+    const int64_t channel = std::max<int64_t>(0, CeilDivOfSigned(k0 - tap, taps));
     const int64_t row = channel * taps + tap - k0;
     if (row < n) rows(tap, channel, row, (n - row + taps - 1) / taps);
   }

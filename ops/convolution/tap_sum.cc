@@ -19,8 +19,6 @@ constinit thread_local ThreadScratch weight_scratch;
 constinit thread_local ThreadScratch panel_scratch;
 constinit thread_local ThreadScratch sums_scratch;
 
-int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
 template <typename E>
 class TapProduct {
  public:

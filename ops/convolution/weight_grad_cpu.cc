@@ -16,14 +16,12 @@ namespace tessera {
 namespace {
 
 // Panels of columns that a task takes.
-constexpr int64_t kPanels = 5;
+constexpr int64_t kGradPanels = 5;
 
 constinit thread_local ThreadScratch dy_scratch;
 constinit thread_local ThreadScratch rows_scratch;
-constinit thread_local ThreadScratch panel_scratch;
-constinit thread_local ThreadScratch sums_scratch;
-
-int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
+constinit thread_local ThreadScratch grad_panel_scratch;
+constinit thread_local ThreadScratch grad_sums_scratch;
 
 template <typename E>
 class WeightProduct {
@@ -41,7 +39,7 @@ class WeightProduct {
     const int64_t all_panels = CeilDiv(columns_, kernels_.nr);
     const int64_t others = shape_.groups * args_.slices;
     const int64_t wanted = int64_t{4} * NumThreads();
-    const int64_t panels = std::clamp(all_panels * others / wanted, int64_t{1}, kPanels);
+    const int64_t panels = std::clamp(all_panels * others / wanted, int64_t{1}, kGradPanels);
     const int64_t column_tasks = CeilDiv(all_panels, panels);
     const int64_t pixels = shape_.batch * shape_.out_pixels();
     const int64_t per_slice = CeilDiv(pixels, args_.slices);
@@ -61,10 +59,10 @@ class WeightProduct {
     const int64_t mr = kernels_.mr, nr = kernels_.nr;
     const int64_t width = CeilDiv(count, nr) * nr;
     const Gatherer gatherer = GathererOf(group);
-    E* sums = sums_scratch.Get<E>(tiles_ * mr * width);
+    E* sums = grad_sums_scratch.Get<E>(tiles_ * mr * width);
     std::fill_n(sums, tiles_ * mr * width, E{0});
     E* rows = rows_scratch.Get<E>(nr * kGemmDepthBlock);
-    E* panel = panel_scratch.Get<E>(nr * kGemmDepthBlock);
+    E* panel = grad_panel_scratch.Get<E>(nr * kGemmDepthBlock);
     for (int64_t q = begin; q < end; q += kGemmDepthBlock) {
       const int64_t depth = std::min(kGemmDepthBlock, end - q);
       const E* a = PackDy(group, q, depth);

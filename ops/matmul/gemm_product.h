@@ -43,7 +43,6 @@ inline constinit thread_local ThreadScratch packed_b_scratch;
 inline constinit thread_local ThreadScratch sums_scratch;
 inline constinit thread_local ThreadScratch wide_c_scratch;
 
-inline int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 inline int64_t RoundUp(int64_t a, int64_t b) { return CeilDiv(a, b) * b; }
 
 inline int64_t SizeOf(GemmElement element) {

@@ -13,6 +13,8 @@
 
 namespace tessera {
 
+inline int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
 // The tiles of the instruction set in use, computed in E: float or double.
 template <typename E>
 const GemmKernels<E>& SelectGemmKernels();

@@ -28,8 +28,6 @@ using models::TextRequest;
 using models::TokenScores;
 using nlohmann::ordered_json;
 
-constexpr int64_t kMostLogprobs = 20;
-
 struct ChatRequest {
   models::Shared<std::vector<int64_t>> prompt = {};
   models::Shared<models::GenerationConfig> config = {};
@@ -110,7 +108,7 @@ StatusOr<std::vector<int32_t>> ReadConversation(const Service& service, Fields& 
   return data::TokenizePrompt(*service.served().chat, service.served().tokenizer, chat);
 }
 
-StatusOr<ChatRequest> Read(Service& service, Fields& fields) {
+StatusOr<ChatRequest> ReadChat(Service& service, Fields& fields) {
   const ServedModel& served = service.served();
   ChatRequest request;
   request.adapter = ModelField(fields, service);
@@ -317,7 +315,7 @@ class ChatCompletions : public Answer {
 void AnswerChatCompletions(Service& service, Call call) {
   Fields fields(call.body);
   if (!service.served().generates) fields.Fail("model", "this model does not generate text");
-  StatusOr<ChatRequest> request = Read(service, fields);
+  StatusOr<ChatRequest> request = ReadChat(service, fields);
   if (!request.ok()) return service.Refuse(call.exchange, request.status(), fields.failed());
   const auto answer =
       std::make_shared<ChatCompletions>(service, std::move(call), *std::move(request));

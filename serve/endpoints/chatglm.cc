@@ -49,7 +49,7 @@ Question ReadQuestion(Fields& fields) {
 }
 
 // As the folder's template writes it, or the model's family, or one line after the other.
-StatusOr<std::vector<int64_t>> Prompt(const Service& service, const Question& question) {
+StatusOr<std::vector<int64_t>> PromptIds(const Service& service, const Question& question) {
   const ServedModel& served = service.served();
   if (served.chat != nullptr) {
     data::Conversation chat;
@@ -115,7 +115,7 @@ void AnswerChatGlm(Service& service, Call call) {
   }
   int64_t length = fields.Integer("max_length", 1).value_or(kMaxLength);
   if (Refused(service, call, fields)) return;
-  const auto prompt = Prompt(service, question);
+  const auto prompt = PromptIds(service, question);
   if (!prompt.ok()) return service.Refuse(call.exchange, prompt.status(), "prompt");
   auto config = ConfigOf(served, asked);
   if (!config.ok()) return service.Refuse(call.exchange, config.status());

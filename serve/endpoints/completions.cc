@@ -18,7 +18,6 @@ using models::TextRequest;
 using models::TokenScores;
 using nlohmann::ordered_json;
 
-constexpr int64_t kMostLogprobs = 20;
 constexpr size_t kMostPrompts = 2048;
 
 struct Prompt {
@@ -80,7 +79,7 @@ Status ReadPrompts(const Service& service, const ordered_json& json, CompletionR
   return OkStatus();
 }
 
-StatusOr<CompletionRequest> Read(Service& service, Fields& fields) {
+StatusOr<CompletionRequest> ReadCompletion(Service& service, Fields& fields) {
   const ServedModel& served = service.served();
   CompletionRequest request;
   request.adapter = ModelField(fields, service);
@@ -306,7 +305,7 @@ class Completions : public Answer {
 void AnswerCompletions(Service& service, Call call) {
   Fields fields(call.body);
   if (!service.served().generates) fields.Fail("model", "this model does not generate text");
-  StatusOr<CompletionRequest> request = Read(service, fields);
+  StatusOr<CompletionRequest> request = ReadCompletion(service, fields);
   if (!request.ok()) return service.Refuse(call.exchange, request.status(), fields.failed());
   const bool only_echo = request->only_echo;
   const auto answer = std::make_shared<Completions>(service, std::move(call), *std::move(request));

@@ -25,6 +25,7 @@ as its package says, and warnings, of another compiler perhaps, are no errors.
 """
 
 load("//third_party/bazel:for_size.bzl", "size_copts", "size_copts_of_kernels")
+load("//third_party/bazel:source_unit.bzl", "sources_in_units")
 
 # The name of the repository that this file is in; "" where that is the workspace that is built.
 _REPOSITORY = Label("//:BUILD.bazel").workspace_name
@@ -154,12 +155,16 @@ def tessera_library(
         linkopts = [],
         alwayslink = False,
         testonly = False,
+        separate = [],
         visibility = None,
         **kwargs):
-    """A C++ library. `alwayslink` keeps objects that only register themselves."""
+    """A C++ library. `alwayslink` keeps objects that only register themselves.
+
+    Its sources are compiled in units of several (source_unit.bzl), but for those in `separate`.
+    """
     native.cc_library(
         name = name,
-        srcs = srcs,
+        srcs = sources_in_units(name, srcs, separate, testonly),
         hdrs = hdrs,
         deps = deps,
         copts = _WARNINGS + _SAME_RESULTS + size_copts() + copts,

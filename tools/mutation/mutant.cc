@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cctype>
-#include <charconv>
 #include <random>
 #include <utility>
 
@@ -11,12 +10,6 @@
 
 namespace tessera::mutation {
 namespace {
-
-int64_t Number(const std::string& text) {
-  int64_t value = -1;
-  std::from_chars(text.data(), text.data() + text.size(), value);
-  return value;
-}
 
 std::vector<std::string> Lines(std::string_view text) {
   std::vector<std::string> lines;
@@ -44,8 +37,8 @@ std::vector<Mutant> ReadMutants(std::string_view text) {
   std::vector<Mutant> mutants;
   for (const std::string& line : Lines(text)) {
     const std::vector<std::string> f = SplitFields(line);
-    if (f.size() != 7 || Number(f[0]) < 0) continue;
-    mutants.push_back({Number(f[0]), f[1], Number(f[2]), f[3], f[4], f[5], f[6]});
+    if (f.size() != 7 || NumberOf(f[0]) < 0) continue;
+    mutants.push_back({NumberOf(f[0]), f[1], NumberOf(f[2]), f[3], f[4], f[5], f[6]});
   }
   return mutants;
 }

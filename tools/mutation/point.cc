@@ -68,4 +68,9 @@ std::optional<Point> ReadPoint(std::string_view line) {
   return point;
 }
 
+int64_t NumberOf(const std::string& field) {
+  int64_t number = -1;
+  return ReadNumber(field, &number) ? number : -1;
+}
+
 }  // namespace tessera::mutation

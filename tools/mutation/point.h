@@ -32,6 +32,8 @@ std::optional<Point> ReadPoint(std::string_view line);
 // A line's fields, and the line; nothing is lost.
 std::string JoinFields(const std::vector<std::string>& fields);
 std::vector<std::string> SplitFields(std::string_view line);
+// -1 for a field that is no number.
+int64_t NumberOf(const std::string& field);
 
 }  // namespace tessera::mutation
 

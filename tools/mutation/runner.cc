@@ -11,7 +11,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <charconv>
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
@@ -31,12 +30,6 @@ using Clock = std::chrono::steady_clock;
 
 double SecondsSince(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
-}
-
-int64_t Number(const std::string& text) {
-  int64_t value = -1;
-  std::from_chars(text.data(), text.data() + text.size(), value);
-  return value;
 }
 
 std::string FirstLine(const std::string& text) { return text.substr(0, text.find('\n')); }
@@ -204,8 +197,8 @@ std::map<int64_t, Result> ReadResults(std::string_view text) {
     const std::vector<std::string> f = SplitFields(text.substr(0, end));
     text.remove_prefix(end + 1);
     if (f.size() != 6) continue;
-    const int64_t number = Number(f[0]);
-    results[number] = {number, f[1] == "killed", f[2], Number(f[3]), Number(f[4]), f[5]};
+    const int64_t number = NumberOf(f[0]);
+    results[number] = {number, f[1] == "killed", f[2], NumberOf(f[3]), NumberOf(f[4]), f[5]};
   }
   return results;
 }

@@ -24,6 +24,7 @@ enum class Unit {
 
 // Four significant digits, three of sizes and times; "not finite" for what is none.
 std::string NumberText(double value, Unit unit);
+inline std::string MillisecondsText(double value) { return NumberText(value, Unit::kMilliseconds); }
 
 struct Tick {
   double value = 0;

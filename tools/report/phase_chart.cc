@@ -36,8 +36,6 @@ double Sum(const Means& means) {
   return sum;
 }
 
-std::string Milliseconds(double value) { return NumberText(value, Unit::kMilliseconds); }
-
 // "k3": phases have their colours in every report.
 std::string ColourOfPhase(const std::string& phase) {
   return "k-" + phase.substr(0, phase.rfind("_ms"));
@@ -99,7 +97,7 @@ void WriteMeans(const std::vector<std::string>& phases, const std::vector<size_t
         .Text(PhaseTitle(phases[p]));
     out->Close();
     for (const size_t run : shown) {
-      out->Open("td", {{"data-run", run}}).Text(Milliseconds(means[run][p]));
+      out->Open("td", {{"data-run", run}}).Text(MillisecondsText(means[run][p]));
       const double sum = Sum(means[run]);
       if (sum > 0) out->Leaf("span", {{"class", "share"}}, PercentText(means[run][p] / sum));
       out->Close();
@@ -124,7 +122,7 @@ Markup PhaseChart(const std::vector<RunRecord>& runs) {
     if (sum == 0) continue;
     shown.push_back(run);
     longest = std::max(longest, sum);
-    description += runs[run].name + ": " + Milliseconds(sum) + " a step. ";
+    description += runs[run].name + ": " + MillisecondsText(sum) + " a step. ";
   }
   const Axis axis = LinearAxis(
       0, longest, {.unit = Unit::kMilliseconds, .most = 4, .from_zero = true, .margin = 0});

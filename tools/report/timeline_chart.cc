@@ -44,8 +44,6 @@ std::string TitleOf(const std::string& kind) {
   return kind;
 }
 
-std::string Milliseconds(double value) { return NumberText(value, Unit::kMilliseconds); }
-
 struct StageTimes {
   double busy = 0;
   std::map<std::string, std::pair<int64_t, double>> kinds;  // how many, their sum
@@ -86,8 +84,8 @@ void DrawAction(const StageAction& action, bool odd_chunk, double x, double widt
   out->Leaf("title", {},
             TitleOf(action.kind) + " of micro-batch " + std::to_string(action.micro_batch) +
                 " on chunk " + std::to_string(action.chunk) + ": " +
-                Milliseconds(action.end_ms - action.begin_ms) + ", from " +
-                Milliseconds(action.begin_ms));
+                MillisecondsText(action.end_ms - action.begin_ms) + ", from " +
+                MillisecondsText(action.begin_ms));
   out->Leaf("rect",
             {{"x", x}, {"y", y}, {"width", std::max(0.5, width - 1)}, {"height", kRowHeight}});
   const std::string number = std::to_string(action.micro_batch);
@@ -152,14 +150,14 @@ void WriteTable(const PipelineTimeline& timeline, const std::set<std::string>& k
     for (const Kind& kind : kKinds) {
       if (!kinds.contains(kind.name)) continue;
       const auto found = times.kinds.find(kind.name);
-      out->Leaf(
-          "td", {},
-          found == times.kinds.end()
-              ? ""
-              : std::to_string(found->second.first) + " x " +
-                    Milliseconds(found->second.second / static_cast<double>(found->second.first)));
+      out->Leaf("td", {},
+                found == times.kinds.end()
+                    ? ""
+                    : std::to_string(found->second.first) + " x " +
+                          MillisecondsText(found->second.second /
+                                           static_cast<double>(found->second.first)));
     }
-    out->Leaf("td", {}, Milliseconds(times.busy));
+    out->Leaf("td", {}, MillisecondsText(times.busy));
     out->Leaf("td", {}, end > 0 ? PercentText(std::clamp(1 - times.busy / end, 0.0, 1.0)) : "");
     out->Close();
   }
@@ -183,7 +181,7 @@ Markup TimelineChart(const RunRecord& run, const std::string& id) {
   out.Open("figure", {{"class", "timeline"}, {"id", id}, {"aria-label", title}});
   out.Open("figcaption").Leaf("h3", {}, run.name);
   out.Leaf("span", {{"class", "at"}},
-           "step " + step + ", measured; " + Milliseconds(end) + ", " + idle);
+           "step " + step + ", measured; " + MillisecondsText(end) + ", " + idle);
   out.Close();
   const double height =
       kTop + static_cast<double>(timeline.stages.size()) * (kRowHeight + kRowGap) + 18;
@@ -191,8 +189,8 @@ Markup TimelineChart(const RunRecord& run, const std::string& id) {
     Draw(timeline,
          {.id = id + (wide ? "-wide" : "-narrow"),
           .title = title,
-          .description = std::to_string(timeline.stages.size()) + " stages, " + Milliseconds(end) +
-                         ", " + idle + ". The table holds each stage.",
+          .description = std::to_string(timeline.stages.size()) + " stages, " +
+                         MillisecondsText(end) + ", " + idle + ". The table holds each stage.",
           .width = wide ? kWideWidth : kNarrowWidth,
           .height = height,
           .css_class = wide ? "wide" : "narrow"},

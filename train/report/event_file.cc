@@ -13,6 +13,7 @@
 #include "base/checksum.h"
 #include "base/file.h"
 #include "nlohmann/json.hpp"
+#include "train/report/run_log.h"
 
 namespace tessera::train {
 namespace {
@@ -25,12 +26,6 @@ std::string FolderIn(const std::string& folder) { return JoinPath(folder, "tenso
 
 double Now() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-}
-
-std::string HostName() {
-  char name[256] = "";
-  gethostname(name, sizeof(name) - 1);
-  return name;
 }
 
 // --- Protocol buffers ----------------------------------------------------------------------------

@@ -11,8 +11,6 @@
 namespace tessera::data {
 namespace {
 
-constexpr std::string_view kBlank = "▁";
-
 void RestoreWhiteSpace(std::string* text) {
   *text = ReplacedAll(ReplacedAll(*text, "<n>", "\n"), "<|tab|>", "\t");
   if (text->find("<|blank_") == std::string::npos) return;
@@ -42,12 +40,12 @@ std::string SentencePieceTokenizer::JoinTokens(
     if (family == SentencePieceFamily::kGlm) return model_->Decode(run);
     std::string all;
     for (const std::string& text : run) all += text;
-    return std::string(Strip(ReplacedAll(all, kBlank, " ")));
+    return std::string(Strip(ReplacedAll(all, kSentencePieceBlank, " ")));
   }
   const bool llama = family == SentencePieceFamily::kLlama;
   if (family != SentencePieceFamily::kAlbert && config_.add_prefix_space &&
-      tokens[0].first.starts_with(kBlank)) {
-    tokens[0].first.erase(0, kBlank.size());
+      tokens[0].first.starts_with(kSentencePieceBlank)) {
+    tokens[0].first.erase(0, kSentencePieceBlank.size());
   }
   std::string out;
   bool after_special = false;
@@ -59,7 +57,7 @@ std::string SentencePieceTokenizer::JoinTokens(
       run.clear();
     } else {
       if (llama && after_special && i == 1 && config_.add_prefix_space &&
-          !text.starts_with(kBlank)) {
+          !text.starts_with(kSentencePieceBlank)) {
         out += ' ';
       }
       run.push_back(std::move(text));

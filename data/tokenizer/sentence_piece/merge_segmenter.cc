@@ -14,12 +14,10 @@ namespace {
 
 using Piece = SentencePieceSpec::Piece;
 
-constexpr std::string_view kBlank = "▁";
-
 // Whether a "▁" follows something else in a piece.
 bool HasInnerBlank(std::string_view piece) {
-  while (piece.starts_with(kBlank)) piece.remove_prefix(kBlank.size());
-  return piece.find(kBlank) != std::string_view::npos;
+  while (piece.starts_with(kSentencePieceBlank)) piece.remove_prefix(kSentencePieceBlank.size());
+  return piece.find(kSentencePieceBlank) != std::string_view::npos;
 }
 
 }  // namespace
@@ -84,12 +82,12 @@ size_t MergeSegmenter::PartEnd(std::string_view text, size_t begin) const {
   if (!ends_at_blanks_) return text.size();
   bool after_blank = true;
   for (size_t i = begin; i < text.size();) {
-    const bool blank = text.substr(i).starts_with(kBlank);
+    const bool blank = text.substr(i).starts_with(kSentencePieceBlank);
     if (blank && !after_blank) return i;
     int32_t defined = -1;
     const size_t length = SymbolLength(*user_defined_, text, i, &defined);
     i += length;
-    after_blank = blank && length == kBlank.size();
+    after_blank = blank && length == kSentencePieceBlank.size();
   }
   return text.size();
 }

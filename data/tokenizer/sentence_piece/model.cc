@@ -13,7 +13,6 @@ namespace {
 
 using PieceType = SentencePieceSpec::Piece;
 
-constexpr std::string_view kBlank = "▁";
 // Texts from here on are cut at blanks: each byte takes some tens of bytes of memory.
 constexpr size_t kLongText = size_t{1} << 26;
 
@@ -84,12 +83,12 @@ std::string SentencePieceModel::DecodePiece(const std::string& piece, int32_t id
   if (Kind(id) == PieceKind::kControl) return "";
   if (Kind(id) == PieceKind::kUnknown) return piece == Piece(id) ? spec_.unk_surface : piece;
   std::string_view text = piece;
-  if (at_start && drops_first_blank() && text.starts_with(kBlank)) {
-    text.remove_prefix(kBlank.size());
+  if (at_start && drops_first_blank() && text.starts_with(kSentencePieceBlank)) {
+    text.remove_prefix(kSentencePieceBlank.size());
     // Where blanks are removed, all are that come first.
     *dropped = !spec_.normalizer.remove_extra_whitespaces;
   }
-  return ReplacedAll(text, kBlank, " ");
+  return ReplacedAll(text, kSentencePieceBlank, " ");
 }
 
 std::string SentencePieceModel::Decode(const std::vector<std::string>& pieces) const {

@@ -15,6 +15,9 @@
 
 namespace tessera::data {
 
+// What stands for a blank in pieces.
+inline constexpr std::string_view kSentencePieceBlank = "▁";
+
 // What a model's message says. Numbers are those of the message's enumerations, absent fields have
 // its defaults.
 struct SentencePieceSpec {

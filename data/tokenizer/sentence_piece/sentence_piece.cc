@@ -17,7 +17,6 @@
 namespace tessera::data {
 namespace {
 
-constexpr std::string_view kBlank = "▁";
 constexpr int kMaxBlanks = 80;
 
 // fairseq's ids, which XLM-RoBERTa keeps: the model's are moved up by one.
@@ -247,7 +246,7 @@ void SentencePieceTokenizer::FillTokenBytes() {
         bytes = std::string(1, static_cast<char>(*ByteOfPiece(text)));
         break;
       case PieceKind::kText:
-        bytes = ReplacedAll(text, kBlank, " ");
+        bytes = ReplacedAll(text, kSentencePieceBlank, " ");
         if (chat && bytes == "<n>") bytes = "\n";
         if (chat && bytes == "<|tab|>") bytes = "\t";
         break;
@@ -279,7 +278,7 @@ bool SentencePieceTokenizer::DropsFirstBlank() const {
 std::string_view SentencePieceTokenizer::FirstTokenBytes(int32_t id) const {
   const int32_t piece = FindAdded(id) == nullptr ? PieceOfId(id) : -1;
   const bool drops = DropsFirstBlank() && piece >= 0 && model_->Kind(piece) == PieceKind::kText &&
-                     model_->Piece(piece).starts_with(kBlank);
+                     model_->Piece(piece).starts_with(kSentencePieceBlank);
   return TokenBytes(id).substr(drops ? 1 : 0);
 }
 
@@ -328,10 +327,10 @@ void SentencePieceTokenizer::EncodeAlbert(const std::string& text,
       continue;
     }
     std::vector<int32_t> parts;
-    model_->Encode(ReplacedAll(piece.substr(0, piece.size() - 1), kBlank, ""), &parts);
-    if (!parts.empty() && !piece.starts_with(kBlank) &&
-        model_->Piece(parts[0]).starts_with(kBlank)) {
-      const std::string rest = model_->Piece(parts[0]).substr(kBlank.size());
+    model_->Encode(ReplacedAll(piece.substr(0, piece.size() - 1), kSentencePieceBlank, ""), &parts);
+    if (!parts.empty() && !piece.starts_with(kSentencePieceBlank) &&
+        model_->Piece(parts[0]).starts_with(kSentencePieceBlank)) {
+      const std::string rest = model_->Piece(parts[0]).substr(kSentencePieceBlank.size());
       if (rest.empty()) {
         parts.erase(parts.begin());
       } else {
@@ -349,7 +348,7 @@ void SentencePieceTokenizer::EncodePart(std::string_view text, std::vector<int32
   if (config_.family == SentencePieceFamily::kAlbert) {
     EncodeAlbert(Prepare(text), ids);
   } else if (bare_) {
-    if (text.starts_with(kBlank) || text.starts_with(' ')) {
+    if (text.starts_with(kSentencePieceBlank) || text.starts_with(' ')) {
       // The model takes blanks off the beginning of a text, so that it gets one in front of them.
       std::vector<int32_t> all;
       model_->Encode(Concat(config_.unk_token, text), &all, /*dummy_prefix=*/false);
@@ -372,8 +371,8 @@ void SentencePieceTokenizer::EncodeTo(std::string_view text, const EncodeOptions
   const size_t first = ids->size();
   std::string changed;
   if (bare_) {
-    changed = Concat(config_.add_prefix_space ? kBlank : std::string_view(),
-                     ReplacedAll(text, kBlank, " "));
+    changed = Concat(config_.add_prefix_space ? kSentencePieceBlank : std::string_view(),
+                     ReplacedAll(text, kSentencePieceBlank, " "));
     text = changed;
   } else if (config_.do_lower_case) {
     for (const TextPiece& piece : matcher_.Split(text, true)) {
@@ -388,7 +387,7 @@ void SentencePieceTokenizer::EncodeTo(std::string_view text, const EncodeOptions
     if (pieces[i].id >= 0) {
       // The blank in front of the text is none of a special token's.
       if (bare_ && i == 1 && ids->size() == first + 1 && IsSpecial(pieces[i].id) &&
-          model_->Find(kBlank) == PieceOfId(ids->back())) {
+          model_->Find(kSentencePieceBlank) == PieceOfId(ids->back())) {
         ids->pop_back();
       }
       ids->push_back(pieces[i].id);

@@ -30,7 +30,6 @@ namespace {
 using nlohmann::json;
 using Piece = SentencePieceSpec::Piece;
 
-constexpr std::string_view kBlank = "▁";
 // What Python's str.split takes for white space.
 constexpr std::string_view kPythonSpace =
     "[\\t-\\r\\x1c-\\x20\\x{85}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}\\x{202f}"
@@ -68,7 +67,8 @@ bool EndsInNumberComma(const std::string& piece) {
 bool MapsToBlank(const std::string& character_map) {
   PrecompiledMap map;
   std::string_view to;
-  return map.Parse(character_map) && map.LongestPrefix(kBlank, &to) == kBlank.size() && to == " ";
+  return map.Parse(character_map) &&
+         map.LongestPrefix(kSentencePieceBlank, &to) == kSentencePieceBlank.size() && to == " ";
 }
 
 // The merges that make each piece of a BPE model out of two others: those of better pieces first.
@@ -116,7 +116,7 @@ std::string SentencePieceTokenizer::NormalizerJson(const SentencePieceSpec& spec
     }
     if (config_.do_lower_case) steps.push_back(R"({"type": "Lowercase"})");
   }
-  if (bare) steps.push_back(Replace("String", kBlank, " "));
+  if (bare) steps.push_back(Replace("String", kSentencePieceBlank, " "));
   if (!spec.normalizer.character_map.empty()) {
     steps.push_back(Concat("{\"type\": \"Precompiled\", \"precompiled_charsmap\": \"",
                            EncodeBase64(spec.normalizer.character_map), "\"}"));
@@ -128,11 +128,12 @@ std::string SentencePieceTokenizer::NormalizerJson(const SentencePieceSpec& spec
     if (!bare) steps.push_back(Replace("Regex", "\\A ", ""));
   }
   if (!bare && spec.normalizer.add_dummy_prefix) {
-    steps.push_back(Concat("{\"type\": \"Prepend\", \"prepend\": ", JsonQuoted(kBlank), "}"));
+    steps.push_back(
+        Concat("{\"type\": \"Prepend\", \"prepend\": ", JsonQuoted(kSentencePieceBlank), "}"));
   }
-  steps.push_back(Replace("String", " ", kBlank));
+  steps.push_back(Replace("String", " ", kSentencePieceBlank));
   if (spec.normalizer.remove_extra_whitespaces) {
-    steps.push_back(Replace("Regex", Concat(kBlank, "+\\z"), ""));
+    steps.push_back(Replace("Regex", Concat(kSentencePieceBlank, "+\\z"), ""));
   }
   return Sequence("normalizers", steps);
 }
@@ -197,14 +198,15 @@ std::string SentencePieceTokenizer::TokenizerJsonText() const {
     // first of two steps adds it, for which the "▁" of the text is no blank.
     whole.pre_tokenizer =
         MapsToBlank(spec.normalizer.character_map)
-            ? Metaspace(kBlank, "first")
-            : Sequence("pretokenizers", {Metaspace(" ", "first"), Metaspace(kBlank, "never")});
+            ? Metaspace(kSentencePieceBlank, "first")
+            : Sequence("pretokenizers",
+                       {Metaspace(" ", "first"), Metaspace(kSentencePieceBlank, "never")});
   }
   whole.post_processor = TemplateJson(*row_template(false), *row_template(true),
                                       [this](int32_t id) { return TokenString(id); });
   whole.decoder = Concat(
       "{\"type\": \"Sequence\", \"decoders\": [{\"type\": \"Replace\", \"pattern\": {\"String\": ",
-      JsonQuoted(kBlank), "}, \"content\": \" \"}, {\"type\": \"ByteFallback\"}, ",
+      JsonQuoted(kSentencePieceBlank), "}, \"content\": \" \"}, {\"type\": \"ByteFallback\"}, ",
       "{\"type\": \"Fuse\"}, {\"type\": \"Strip\", \"content\": \" \", \"start\": 1, \"stop\": "
       "0}]}");
   return whole.Text();

@@ -15,21 +15,19 @@ using nlohmann::json;
 
 constexpr uint32_t kSigmoids = 2;  // of expert_gating_func
 
-uint32_t Count(int64_t value) { return static_cast<uint32_t>(value); }
-
 // GLM-4.5's.
 Status AddRoutingKeys(const LlamaExperts& e, GgufMetadata* keys) {
   if (e.shared_inner_size == 0) return UnsayableInGguf("n_shared_experts", "0");
   const auto first = std::find(e.layers.begin(), e.layers.end(), true);
-  keys->emplace_back("expert_shared_count", Count(e.shared_inner_size / e.inner_size));
-  keys->emplace_back("leading_dense_block_count", Count(first - e.layers.begin()));
+  keys->emplace_back("expert_shared_count", GgufCount(e.shared_inner_size / e.inner_size));
+  keys->emplace_back("leading_dense_block_count", GgufCount(first - e.layers.begin()));
   keys->emplace_back("expert_gating_func", kSigmoids);
   keys->emplace_back("expert_weights_scale", static_cast<float>(e.scale));
   keys->emplace_back("expert_weights_norm", e.normalised);
   // llama.cpp takes no choice of all groups, which is the same as of none.
   if (e.chosen_groups < e.groups) {
-    keys->emplace_back("expert_group_count", Count(e.groups));
-    keys->emplace_back("expert_group_used_count", Count(e.chosen_groups));
+    keys->emplace_back("expert_group_count", GgufCount(e.groups));
+    keys->emplace_back("expert_group_used_count", GgufCount(e.chosen_groups));
   }
   return OkStatus();
 }
@@ -79,10 +77,11 @@ StatusOr<GgufMetadata> GgufExpertKeys(const json& json, const LlamaConfig& c,
   GgufMetadata keys;
   if (e.num_experts == 0) return keys;
   if (e.capacity_factor > 0) return UnsayableInGguf("expert_capacity_factor", "a limit");
-  keys = {{"expert_count", Count(e.num_experts)}, {"expert_used_count", Count(e.per_token)}};
-  if (experts.has_width) keys.emplace_back("expert_feed_forward_length", Count(e.inner_size));
+  keys = {{"expert_count", GgufCount(e.num_experts)},
+          {"expert_used_count", GgufCount(e.per_token)}};
+  if (experts.has_width) keys.emplace_back("expert_feed_forward_length", GgufCount(e.inner_size));
   if (experts.has_shared_width) {
-    keys.emplace_back("expert_shared_feed_forward_length", Count(e.shared_inner_size));
+    keys.emplace_back("expert_shared_feed_forward_length", GgufCount(e.shared_inner_size));
   }
   if (experts.says_routing) {
     TESSERA_RETURN_IF_ERROR(AddRoutingKeys(e, &keys));

@@ -40,6 +40,9 @@ using GgufValue = std::variant<uint8_t, int8_t, uint16_t, int16_t, uint32_t, int
                                std::string, GgufArray, uint64_t, int64_t, double>;
 using GgufMetadata = std::vector<std::pair<std::string, GgufValue>>;
 
+// As keys that count have it.
+inline uint32_t GgufCount(int64_t value) { return static_cast<uint32_t>(value); }
+
 inline constexpr std::string_view kGgufAlignmentKey = "general.alignment";
 
 // Whether a file that begins so is one.

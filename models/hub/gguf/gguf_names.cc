@@ -15,8 +15,6 @@ namespace {
 
 using nlohmann::json;
 
-uint32_t Count(int64_t value) { return static_cast<uint32_t>(value); }
-
 // "a.12.b" becomes "a.#.b", and its number is "12".
 std::string WithoutNumbers(const std::string& name, std::vector<std::string>* numbers) {
   std::string without;
@@ -83,12 +81,12 @@ Status GgufNames::TakeGpt(const json& json) {
   if (c.scale_attn_by_inverse_layer_idx) {
     return UnsayableInGguf("scale_attn_by_inverse_layer_idx", "true");
   }
-  Add("vocab_size", Count(c.vocab_size));
-  Add("context_length", Count(c.n_positions));
-  Add("embedding_length", Count(c.n_embd));
-  Add("block_count", Count(c.n_layer));
-  Add("feed_forward_length", Count(c.inner_size()));
-  Add("attention.head_count", Count(c.n_head));
+  Add("vocab_size", GgufCount(c.vocab_size));
+  Add("context_length", GgufCount(c.n_positions));
+  Add("embedding_length", GgufCount(c.n_embd));
+  Add("block_count", GgufCount(c.n_layer));
+  Add("feed_forward_length", GgufCount(c.inner_size()));
+  Add("attention.head_count", GgufCount(c.n_head));
   Add("attention.layer_norm_epsilon", static_cast<float>(c.layer_norm_epsilon));
   return OkStatus();
 }
@@ -120,21 +118,21 @@ Status GgufNames::TakeLlama(const json& json) {
   heads_ = c.num_attention_heads;
   key_value_heads_ = c.num_key_value_heads;
   experts_ = c.experts.num_experts;
-  Add("vocab_size", Count(c.vocab_size));
-  Add("context_length", Count(c.max_position_embeddings));
-  Add("embedding_length", Count(c.hidden_size));
-  Add("block_count", Count(c.num_hidden_layers));
-  Add("feed_forward_length", Count(c.intermediate_size));
-  Add("attention.head_count", Count(heads_));
-  Add("attention.head_count_kv", Count(key_value_heads_));
+  Add("vocab_size", GgufCount(c.vocab_size));
+  Add("context_length", GgufCount(c.max_position_embeddings));
+  Add("embedding_length", GgufCount(c.hidden_size));
+  Add("block_count", GgufCount(c.num_hidden_layers));
+  Add("feed_forward_length", GgufCount(c.intermediate_size));
+  Add("attention.head_count", GgufCount(heads_));
+  Add("attention.head_count_kv", GgufCount(key_value_heads_));
   Add("attention.layer_norm_rms_epsilon", static_cast<float>(c.rms_norm_eps));
   if (!fills || gemma) {
-    Add("attention.key_length", Count(c.head_dim));
-    Add("attention.value_length", Count(c.head_dim));
+    Add("attention.key_length", GgufCount(c.head_dim));
+    Add("attention.value_length", GgufCount(c.head_dim));
   }
   // llama.cpp tells Phi-4 by a window of 0.
   if (!gemma && (window > 0 || architecture_->model_type == "phi3")) {
-    Add("attention.sliding_window", Count(window));
+    Add("attention.sliding_window", GgufCount(window));
   }
   TESSERA_ASSIGN_OR_RETURN(GgufRotary rotary, GgufRotaryOf(c, *architecture_));
   for (auto& [key, value] : rotary.keys) Add(key, std::move(value));
@@ -170,9 +168,9 @@ Status GgufNames::TakeGemma(const LlamaConfig& c) {
     if (slides) window = c.windows[i];
   }
   if (window == 0) return UnsayableInGguf("sliding_window", "a model without windows");
-  Add("attention.sliding_window", Count(window));
+  Add("attention.sliding_window", GgufCount(window));
   const int64_t usual = std::min(architecture_->window_period, std::ssize(c.windows) + 1);
-  if (period != usual) Add("attention.sliding_window_pattern", Count(period));
+  if (period != usual) Add("attention.sliding_window_pattern", GgufCount(period));
   if (c.local_rotary && c.local_rotary->base != kGgufGemmaLocalBase) {
     Add("rope.freq_base_swa", static_cast<float>(c.local_rotary->base));
   }

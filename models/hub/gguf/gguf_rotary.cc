@@ -35,8 +35,6 @@ RotaryScaling Llama3Scaling() {
           .high_frequency_factor = 4};
 }
 
-uint32_t Count(int64_t value) { return static_cast<uint32_t>(value); }
-
 // How much slower each pair turns (nn/rotary.h: kLlama3).
 std::vector<float> Llama3Factors(const RotaryScaling& scaling, const GgufPairs& pairs) {
   std::vector<float> factors;
@@ -188,7 +186,7 @@ Status AddYarn(const RotaryScaling& scaling, GgufMetadata* keys) {
   }
   keys->emplace_back("rope.scaling.type", std::string("yarn"));
   add("rope.scaling.factor", scaling.factor);
-  keys->emplace_back("rope.scaling.original_context_length", Count(scaling.original_positions));
+  keys->emplace_back("rope.scaling.original_context_length", GgufCount(scaling.original_positions));
   if (scaling.beta_fast != usual.beta_fast) add("rope.scaling.yarn_beta_fast", scaling.beta_fast);
   if (scaling.beta_slow != usual.beta_slow) add("rope.scaling.yarn_beta_slow", scaling.beta_slow);
   if (scaling.attention_factor != 0) {
@@ -211,7 +209,7 @@ StatusOr<GgufRotary> GgufRotaryOf(const LlamaConfig& c, const GgufArchitecture& 
   const RotaryScaling& scaling = c.rotary.scaling;
   const auto dims = static_cast<int64_t>(static_cast<double>(c.head_dim) * c.rotary.share);
   GgufRotary rotary;
-  rotary.keys = {{"rope.dimension_count", Count(dims)},
+  rotary.keys = {{"rope.dimension_count", GgufCount(dims)},
                  {"rope.freq_base", static_cast<float>(c.rotary.base)}};
   switch (scaling.kind) {
     case RotaryScaling::kNone:
@@ -222,7 +220,7 @@ StatusOr<GgufRotary> GgufRotaryOf(const LlamaConfig& c, const GgufArchitecture& 
       rotary.keys_of_ours = {
           {std::string(kLowFactorKey), static_cast<float>(scaling.low_frequency_factor)},
           {std::string(kHighFactorKey), static_cast<float>(scaling.high_frequency_factor)},
-          {std::string(kOriginalKey), Count(scaling.original_positions)}};
+          {std::string(kOriginalKey), GgufCount(scaling.original_positions)}};
       return rotary;
     case RotaryScaling::kYarn:
       TESSERA_RETURN_IF_ERROR(AddYarn(scaling, &rotary.keys));
@@ -237,7 +235,7 @@ StatusOr<GgufRotary> GgufRotaryOf(const LlamaConfig& c, const GgufArchitecture& 
                                    ? scaling.attention_factor
                                    : LongRopeFactor(scaling.factor, scaling.original_positions);
       rotary.keys.emplace_back("rope.scaling.original_context_length",
-                               Count(scaling.original_positions));
+                               GgufCount(scaling.original_positions));
       rotary.keys.emplace_back("rope.scaling.attn_factor", static_cast<float>(attention));
       rotary.factors = {{kLongFactors, Floats(scaling.long_factors)},
                         {kShortFactors, Floats(scaling.short_factors)}};

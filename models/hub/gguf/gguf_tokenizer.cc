@@ -9,12 +9,7 @@
 #include "models/hub/gguf/gguf_tokens.h"
 
 namespace tessera::models {
-namespace {
-
-constexpr std::string_view kTemplateKey = "tokenizer.chat_template";
-constexpr std::string_view kTemplateFile = "chat_template.jinja";
-
-}  // namespace
+namespace {}  // namespace
 
 StatusOr<FolderTexts> TokenizerOfGguf(const GgufFile& file) {
   std::string model = "none";
@@ -27,8 +22,8 @@ StatusOr<FolderTexts> TokenizerOfGguf(const GgufFile& file) {
   TESSERA_ASSIGN_OR_RETURN(FolderTexts files,
                            model == "gpt2" ? BpeOfGguf(file) : SentencePieceOfGguf(file));
   std::string chat;
-  TESSERA_RETURN_IF_ERROR(file.Read(kTemplateKey, &chat));
-  if (!chat.empty()) files[std::string(kTemplateFile)] = std::move(chat);
+  TESSERA_RETURN_IF_ERROR(file.Read(kGgufTemplateKey, &chat));
+  if (!chat.empty()) files[std::string(kChatTemplateFile)] = std::move(chat);
   return files;
 }
 

@@ -13,12 +13,16 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 #include "base/status.h"
 #include "models/hub/gguf/gguf_file.h"
 #include "models/hub/gguf/gguf_tokens.h"
 
 namespace tessera::models {
+
+inline constexpr std::string_view kGgufTemplateKey = "tokenizer.chat_template";
+inline constexpr std::string_view kChatTemplateFile = "chat_template.jinja";
 
 // tokenizer.json or tokenizer.model, with what belongs to it. A file without a tokenizer gives
 // nothing.

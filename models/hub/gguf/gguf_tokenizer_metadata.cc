@@ -23,9 +23,6 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::string_view kTemplateKey = "tokenizer.chat_template";
-constexpr std::string_view kTemplateFile = "chat_template.jinja";
-
 // As the folder's own model has it, whatever lies beside it.
 StatusOr<std::unique_ptr<data::Tokenizer>> LoadFolder(const std::string& folder) {
   TESSERA_ASSIGN_OR_RETURN(const auto shown, data::TokenizerFolder::Open(folder));
@@ -62,7 +59,7 @@ void AddRow(const data::Tokenizer& tokenizer, GgufMetadata* keys) {
 
 // "": there is none.
 StatusOr<std::string> ChatTemplateOf(const std::string& folder) {
-  const std::string path = JoinPath(folder, kTemplateFile);
+  const std::string path = JoinPath(folder, kChatTemplateFile);
   if (PathExists(path)) return ReadFile(path);
   const std::string config_path = JoinPath(folder, "tokenizer_config.json");
   if (!PathExists(config_path)) return std::string();
@@ -105,7 +102,7 @@ StatusOr<GgufMetadata> TokenizerMetadata(const std::string& folder, int64_t voca
   AddRow(*tokenizer, &keys);
   keys.insert(keys.end(), made.more.begin(), made.more.end());
   TESSERA_ASSIGN_OR_RETURN(std::string chat, ChatTemplateOf(folder));
-  if (!chat.empty()) keys.emplace_back(kTemplateKey, std::move(chat));
+  if (!chat.empty()) keys.emplace_back(kGgufTemplateKey, std::move(chat));
   return keys;
 }
 

@@ -26,7 +26,7 @@ namespace {
 constexpr size_t kMostNodes = size_t{1} << 21;
 constexpr size_t kMostItems = size_t{1} << 24;  // that are moved or looked at, one by one
 constexpr size_t kLongestNumber = 64;           // of digits, where a number is written out
-constexpr size_t kLongestName = 200;            // in messages
+constexpr size_t kLongestGlobal = 200;          // in messages
 
 }  // namespace
 
@@ -423,7 +423,7 @@ class PickleMachine : private PickleBytes {
     if (!ok()) return;
     const std::string& full = result_.names_.emplace_back(Concat(module, ".", name));
     if (!FindPickleGlobal(full)) {
-      return Fail("'", PrintableLine(full, kLongestName),
+      return Fail("'", PrintableLine(full, kLongestGlobal),
                   "' is no part of a checkpoint; nothing was executed");
     }
     const Index index = New(Kind::kGlobal);

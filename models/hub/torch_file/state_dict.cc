@@ -13,7 +13,7 @@ namespace {
 using Kind = PickleNode::Kind;
 
 constexpr int kDeepest = 16;
-constexpr int kMostItems = 1 << 20;
+constexpr int kMostDictItems = 1 << 20;
 
 // A name, or the number of an optimizer's parameter.
 std::optional<std::string> KeyText(const PickleNode& key) {
@@ -51,7 +51,7 @@ class Lister {
   bool Add(const PickleNode& dict, const std::string& prefix, int depth) {
     if (depth > kDeepest) return false;
     for (size_t i = 0; i + 1 < dict.items.size(); i += 2) {
-      if (++items_ > kMostItems) return false;
+      if (++items_ > kMostDictItems) return false;
       const std::optional<std::string> key = KeyText(pickle_.at(dict.items[i]));
       const PickleNode& value = pickle_.at(dict.items[i + 1]);
       if (!key) continue;
@@ -73,7 +73,7 @@ class ScalarReader {
   explicit ScalarReader(const Pickle& pickle) : pickle_(pickle) {}
 
   nlohmann::json Read(const PickleNode& node, int depth) {
-    if (++items_ > kMostItems || depth > kDeepest) return nullptr;
+    if (++items_ > kMostDictItems || depth > kDeepest) return nullptr;
     switch (node.kind) {
       case Kind::kBool:
         return node.integer != 0;

@@ -23,7 +23,7 @@ constexpr size_t kLocatorBytes = 20;
 constexpr size_t kLongestComment = 65535;
 constexpr uint16_t kZip64Field = 1;
 constexpr uint32_t kIn64 = 0xffffffff;  // the true number is in the zip64 field
-constexpr size_t kLongestName = 200;
+constexpr size_t kLongestRecord = 200;
 
 // Little-endian. The caller has checked that the bytes are there.
 template <typename T>
@@ -154,7 +154,7 @@ StatusOr<StoredZip> StoredZip::Read(std::string_view bytes, const std::string& w
     TESSERA_ASSIGN_OR_RETURN(
         const std::string_view data,
         DataOf(record, bytes,
-               Concat(where, ": '", PrintableLine(std::string(record.name), kLongestName),
+               Concat(where, ": '", PrintableLine(std::string(record.name), kLongestRecord),
                       "' of the zip archive")));
     zip.entries_.push_back({record.name, data});
   }

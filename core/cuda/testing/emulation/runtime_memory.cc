@@ -39,8 +39,8 @@ bool KindAgrees(cudaMemcpyKind kind, Place to, Place from) {
   }
 }
 
-cudaError_t Copy(void* dst, const void* src, size_t bytes, cudaMemcpyKind kind,
-                 cudaStream_t stream) {
+cudaError_t CopyBytes(void* dst, const void* src, size_t bytes, cudaMemcpyKind kind,
+                      cudaStream_t stream) {
   Machine& machine = Machine::Get();
   if (bytes == 0) return cudaSuccess;
   if (!machine.Knows(stream)) return cudaErrorInvalidResourceHandle;
@@ -142,7 +142,7 @@ cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const vo
 cudaError_t cudaMemcpyAsync(void* dst, const void* src, size_t bytes, cudaMemcpyKind kind,
                             cudaStream_t stream) {
   const auto lock = Machine::Get().Lock();
-  return Result(Copy(dst, src, bytes, kind, stream));
+  return Result(CopyBytes(dst, src, bytes, kind, stream));
 }
 
 cudaError_t cudaMemcpyPeerAsync(void* dst, int dst_device, const void* src, int src_device,
@@ -153,7 +153,7 @@ cudaError_t cudaMemcpyPeerAsync(void* dst, int dst_device, const void* src, int 
   if (to == nullptr || from == nullptr || to->device != dst_device || from->device != src_device) {
     return Result(cudaErrorInvalidValue);
   }
-  return Result(Copy(dst, src, bytes, cudaMemcpyDeviceToDevice, stream));
+  return Result(CopyBytes(dst, src, bytes, cudaMemcpyDeviceToDevice, stream));
 }
 
 cudaError_t cudaMemsetAsync(void* dst, int value, size_t bytes, cudaStream_t stream) {
