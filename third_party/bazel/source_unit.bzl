@@ -10,7 +10,8 @@ of the standard library, which its neighbours compile again.
     )
 
 Lines and names of files are those of the sources, in errors, in assertions and for a debugger. What a
-source needs it still includes itself: bazel build --config=separate //... compiles each alone.
+source needs it still includes itself: bazel build --config=separate //... compiles each alone. A name in a
+source's anonymous namespace hides that of an outer namespace from its neighbours, too.
 """
 
 # A change recompiles the unit that it is in. More sources gain little more for the first build.
@@ -54,7 +55,12 @@ def sources_in_units(name, srcs, separate, testonly):
     what another target makes.
     """
     if type(srcs) != "list":
+        if separate:
+            fail("%s: sources of a select() are compiled alone anyway" % name)
         return srcs
+    for source in separate:
+        if source not in srcs:
+            fail("%s: %s is separate, and no source" % (name, source))
     joined = [source for source in srcs if source.endswith(".cc") and source not in separate and
                                            ":" not in source]
     if len(joined) < 2:

@@ -9,7 +9,6 @@
 #include "models/hub/gguf/gguf_tokens.h"
 
 namespace tessera::models {
-namespace {}  // namespace
 
 StatusOr<FolderTexts> TokenizerOfGguf(const GgufFile& file) {
   std::string model = "none";
