@@ -25,6 +25,7 @@ as its package says, and warnings, of another compiler perhaps, are no errors.
 """
 
 load("//third_party/bazel:for_size.bzl", "size_copts", "size_copts_of_kernels")
+load("//third_party/bazel:link_only.bzl", "link_only")
 load("//third_party/bazel:source_unit.bzl", "sources_in_units")
 
 # The name of the repository that this file is in; "" where that is the workspace that is built.
@@ -180,6 +181,7 @@ def tessera_isa_library(
         name,
         srcs,
         hdrs = [],
+        private_hdrs = [],
         deps = [],
         copts = [],
         isas = ["baseline", "avx2", "avx512"],
@@ -198,6 +200,9 @@ def tessera_isa_library(
     of a library or of std compiled here could be merged with another file's copy and be an
     illegal instruction on an older processor. core/cpu_isa.h chooses among the results.
 
+    `hdrs` are for whoever calls the kernels. `private_hdrs` are the sources' own: nobody else sees
+    them, so that a change to one compiles these sources alone (link_only.bzl).
+
     `level_for_size` is the level of optimisation in libraries for other programs (for_size.bzl):
     "-Os" where the time goes elsewhere.
     """
@@ -206,7 +211,7 @@ def tessera_isa_library(
         part = name + "_" + isa
         native.cc_library(
             name = part,
-            srcs = srcs,
+            srcs = srcs + private_hdrs,
             hdrs = hdrs,
             deps = deps,
             copts = _WARNINGS + _ISA_FLAGS[isa] + [
@@ -229,14 +234,30 @@ def tessera_isa_library(
         )
         parts[isa] = ":" + part
     neon = parts.pop("neon", None)
+    compiled = select({
+        _ARM64: [neon] if neon else [],
+        "//conditions:default": parts.values(),
+    })
+    if not private_hdrs:
+        native.cc_library(
+            name = name,
+            hdrs = hdrs,
+            deps = compiled,
+            visibility = _visibility(visibility),
+            **kwargs
+        )
+        return
     native.cc_library(
-        name = name,
+        name = name + "_headers",
         hdrs = hdrs,
-        deps = select({
-            _ARM64: [neon] if neon else [],
-            "//conditions:default": parts.values(),
-        }),
+        deps = deps,
+        visibility = ["//visibility:private"],
+    )
+    link_only(
+        name = name,
+        headers = [":%s_headers" % name],
         visibility = _visibility(visibility),
+        deps = compiled,
         **kwargs
     )
 
