@@ -12,13 +12,17 @@ for_size_flag = rule(
     build_setting = config.bool(),
 )
 
-def _for_size_impl(_settings, _attributes):
-    return {_SETTING: True}
+_COPT = "//command_line_option:copt"
 
-# The configuration of a rule's dependencies.
+def _for_size_impl(settings, _attributes):
+    sanitizers = [copt for copt in settings[_COPT] if copt.startswith("-fsanitize=")]
+    return {_SETTING: not sanitizers}
+
+# The configuration of a rule's dependencies. Under a sanitizer it is that of all else: nothing is
+# compiled twice.
 for_size = transition(
     implementation = _for_size_impl,
-    inputs = [],
+    inputs = [_COPT],
     outputs = [_SETTING],
 )
 
