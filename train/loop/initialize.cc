@@ -143,9 +143,10 @@ Status CheckBuiltModel(const models::Model& model, const dist::Stage* stage,
   if (splits != build.sequence_parallel) {
     return differs("sequence_parallel", splits, build.sequence_parallel);
   }
-  if (!config.grad_dtype.empty() && ParseDType(config.grad_dtype) != build.grad_dtype) {
-    return differs("grad_dtype", config.grad_dtype,
-                   build.grad_dtype ? Concat(*build.grad_dtype) : "unset");
+  // Gradients have the dtype of their parameters, those of halves may have another (nn::Module).
+  const DType built_grad = IsHalf(dtype) ? build.grad_dtype.value_or(DType::kFloat32) : dtype;
+  if (!config.grad_dtype.empty() && ParseDType(config.grad_dtype) != built_grad) {
+    return differs("grad_dtype", config.grad_dtype, built_grad);
   }
   TESSERA_ASSIGN_OR_RETURN(const Device device, Device::Parse(config.device));
   if (device.is_cpu() != build.device.is_cpu()) return differs("device", device, build.device);

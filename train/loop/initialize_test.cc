@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 #include <stdexcept>
 
 #include "core/thread_communicator.h"
@@ -193,6 +194,31 @@ TEST(InitializeTest, ABuiltModelMustBeBuiltAsTheConfigurationSays) {
             "model is set, but the model is built already");
   EXPECT_EQ(refusal([](RunConfig& c) { c.config_overrides = "n_layer=3"; }),
             "config_overrides is set, but the model is built already");
+  // What a key says beside what the model does anyway, or was told to.
+  struct GradCase {
+    DType dtype;
+    std::optional<DType> built;
+    const char* wanted;
+    const char* refusal;
+  };
+  for (const GradCase& c :
+       {GradCase{DType::kFloat32, std::nullopt, "float32", ""},
+        {DType::kBFloat16, std::nullopt, "float32", ""},
+        {DType::kBFloat16, DType::kBFloat16, "bfloat16", ""},
+        {DType::kFloat16, DType::kFloat32, "float32", ""},
+        {DType::kBFloat16, std::nullopt, "bfloat16",
+         "the model was built with grad_dtype float32, the configuration says bfloat16"},
+        {DType::kFloat16, DType::kFloat16, "float32",
+         "the model was built with grad_dtype float16, the configuration says float32"}}) {
+    const auto built = BuildGpt({.dtype = c.dtype, .grad_dtype = c.built});
+    ASSERT_TRUE(built.ok());
+    RunConfig said;
+    said.lr_schedule = "constant";
+    said.dtype = Concat(c.dtype);
+    said.grad_dtype = c.wanted;
+    const auto made = Initialize(**built, said);
+    EXPECT_EQ(made.ok() ? "" : Message(made.status()), c.refusal) << c.dtype << " " << c.wanted;
+  }
   RunConfig config;
   config.lr_schedule = "constant";
   config.zero = 3;

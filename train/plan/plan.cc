@@ -90,15 +90,13 @@ int64_t GradientBytes(models::Model& model, const dist::Mesh& mesh, const Engine
   const bool is_share = store.shards_gradients();
   const double here = is_share && store.offload_optimizer ? 1 - store.offload_fraction : 1;
   int64_t bytes = 0;
-  const std::optional<DType> given = model.build().grad_dtype;
   for (const nn::Parameter* p : model.Parameters()) {
     if (p->elsewhere || p->tied_to != nullptr || !p->can_train) continue;
     if (!RequiresGrad(p->tensor)) continue;
-    const DType own = p->tensor.dtype() == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32;
     const int64_t ranks = p->expert_group != nullptr ? mesh.edp()->size() : mesh.dp()->size();
     int64_t elements = p->tensor.numel();
     if (is_share) elements = (elements + ranks - 1) / ranks;
-    const int64_t width = DTypeSize(given.value_or(own));
+    const int64_t width = DTypeSize(GradDType(p->tensor));
     bytes += static_cast<int64_t>(static_cast<double>(elements * width) * here);
   }
   return bytes;
