@@ -197,7 +197,7 @@ TextToken EndOfPiece() {
           }};
 }
 
-TextConventions GlmTexts() {
+TextConventions GlmConventions() {
   TextConventions texts;
   const auto left = [&](const char* key, const TextToken& token) -> TokenKey& {
     return texts.token_keys.emplace_back(
@@ -216,7 +216,7 @@ TextConventions GlmTexts() {
   return texts;
 }
 
-TextConventions ChatGlmTexts() {
+TextConventions ChatGlmConventions() {
   TextConventions texts;
   texts.token_keys = {{.key = "mask_token_id", .token = Mask()},
                       {.key = "gmask_token_id", .token = DocumentMask()}};
@@ -234,7 +234,7 @@ Family MakeGlmFamily() {
   for (const char* name : kGlmArchitectures) {
     family.architectures.push_back({name, {Capability::kBlanks, Capability::kChoices}});
   }
-  family.texts = GlmTexts();
+  family.texts = GlmConventions();
   for (const Size& size : {Size{"glm-large", 24, 16, 1024, 512, 30592},
                            {"glm-large-chinese", 24, 16, 1024, 1024, 50048},
                            {"glm-10b", 48, 64, 4096, 1024, 50304},
@@ -260,7 +260,7 @@ Family MakeChatGlmFamily() {
   for (const char* name : kChatGlmArchitectures) {
     family.architectures.push_back({name, {Capability::kAnswers}});
   }
-  family.texts = ChatGlmTexts();
+  family.texts = ChatGlmConventions();
   constexpr char kTokens[] =
       R"({"bos_token_id": 130004, "eos_token_id": 130005, "mask_token_id": 130000,
           "gmask_token_id": 130001, "pad_token_id": 3})";
