@@ -116,11 +116,13 @@ Status Trainer::Run::CheckEpochs() const {
     return InvalidArgument(
         "eval_batches is missing: the validation data do not say how many samples they have");
   }
-  const int64_t batch = sampler_.GlobalBatch(mesh_.data_ranks());
   if (data_.train->size() != data::kUnknownSize) {
-    if (!config_.drop_last || samples_per_epoch() >= batch) return OkStatus();
-    return InvalidArgument("drop_last leaves nothing to train on: a step takes ", batch,
-                           " samples, the data have ", data_.train->size());
+    // Of a step that ends with its epoch, what the ranks take at a time (train/run/data_order.h).
+    const int64_t least = config_.join_epochs ? sampler_.GlobalBatch(mesh_.data_ranks())
+                                              : config_.batch_size * mesh_.data_ranks();
+    if (!config_.drop_last || samples_per_epoch() >= least) return OkStatus();
+    return InvalidArgument("drop_last leaves nothing to train on: at least ", least,
+                           " samples are taken, the data have ", data_.train->size());
   }
   constexpr char kUnknown[] = "the training data do not say how many samples they have";
   if (!config_.max_steps) return InvalidArgument("max_steps is missing: ", kUnknown);

@@ -403,7 +403,7 @@ TEST_F(TrainerTest, EpochsOfWholeStepsWithARateEach) {
   setup = PrepareRun(config);
   Trainer trainer(setup->config, *setup->model, setup->data);
   EXPECT_NE(Message(trainer.Train({.output = nullptr}).status())
-                .find("drop_last leaves nothing to train on: a step takes 10000 samples"),
+                .find("drop_last leaves nothing to train on: at least 10000 samples are taken"),
             std::string::npos);
 }
 

@@ -62,9 +62,10 @@ const OptionTable& StepsConfig::Table() {
               "batches of samples of like lengths, so that less is padded: the samples of every 50 "
               "steps are sorted, the longest first")
           .Add("drop_last", &StepsConfig::drop_last,
-               "an epoch has as many whole steps as its samples fill; the rest of its order is "
-               "not drawn. Without it epochs run on without a break, a step may hold the end "
-               "of one and the beginning of the next, and the run's last step the rest",
+               "an epoch has as many whole steps as its samples fill (whole micro-batches of all "
+               "ranks, where join_epochs is off); the rest of its order is not drawn. Without it "
+               "epochs run on without a break, a step may hold the end of one and the beginning "
+               "of the next, and the run's last step the rest",
                {.aliases = {{"dataloader_drop_last", "Hugging Face"}}})
           .Add(
               "join_epochs", &StepsConfig::join_epochs,

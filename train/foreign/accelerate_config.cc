@@ -93,6 +93,19 @@ void TranslateDeepSpeedSection(ForeignKeys& file) {
   }
 }
 
+// DeepSpeed and Megatron-LM have parameters in half precision, all else casts what products take.
+void TranslatePrecision(const std::string& kind, ForeignKeys& file) {
+  const Json* value = file.Find("mixed_precision");
+  if (value == nullptr || *value == "no" || *value == false) return;
+  const bool halves = kind == "DEEPSPEED" || kind == "MEGATRON_LM";
+  if (*value == "bf16" || *value == "fp16") {
+    file.Put(halves ? "dtype" : "autocast", Json(*value == "bf16" ? "bfloat16" : "float16"));
+  } else {
+    file.Fail("mixed_precision",
+              Concat("is ", Printed(*value), ", which is not here; use no, fp16 or bf16"));
+  }
+}
+
 // What shares a run out over ranks, and sections of another kind, which Accelerate passes over.
 void TranslateKind(ForeignKeys& file) {
   const Json* value = file.Find("distributed_type");
@@ -105,6 +118,7 @@ void TranslateKind(ForeignKeys& file) {
     if (kind == of) continue;
     file.IgnoreSection(section, Concat("distributed_type is ", kind));
   }
+  TranslatePrecision(kind, file);
   if (kind == "FSDP") {
     TranslateFsdp("fsdp_config", "FULL_SHARD", file);
   } else if (kind == "DEEPSPEED") {

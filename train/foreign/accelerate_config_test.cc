@@ -150,7 +150,8 @@ TEST(AccelerateConfigTest, RefusesByName) {
     EXPECT_NE(Refusal(settings).find(part), std::string::npos) << Refusal(settings);
   };
   expect({{"distributed_type", "XLA"}}, "acc.yaml: 'distributed_type' is XLA");
-  expect({{"mixed_precision", "fp8"}}, "'mixed_precision' is fp8");
+  expect({{"mixed_precision", "fp8"}},
+         "'mixed_precision' is \"fp8\", which is not here; use no, fp16 or bf16");
   expect({{"compute_environment", "AMAZON_SAGEMAKER"}}, "'compute_environment' is");
   expect({{"num_proceses", 2}}, "unknown key 'num_proceses'; did you mean 'num_processes'?");
   expect({{"num_processes", "many"}}, "'num_processes' must be an integer");

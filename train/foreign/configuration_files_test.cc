@@ -110,7 +110,8 @@ TEST_F(ConfigurationFilesTest, DeepSpeed) {
   struct File {
     const char* name;
     Json ours;
-    Json given;
+    Json given;        // flags of both
+    Json theirs = {};  // beside their file
   };
   const std::vector<File> files = {
       {"hf_zero2",
@@ -124,8 +125,9 @@ TEST_F(ConfigurationFilesTest, DeepSpeed) {
                      {"min_lr", 0}}),
        {{"warmup_steps", 2}}},
       {"llama_factory_z0",
-       with(auto_clipping, {{"zero", 0}, {"bucket_cap_mb", megabytes(5e8)}}),
-       {{"bf16", true}}},
+       with(auto_clipping, {{"zero", 0}, {"bucket_cap_mb", megabytes(5e8)}, {"dtype", "bfloat16"}}),
+       {},
+       {{"bf16", true}}},  // its own is "auto"
       {"llama_factory_z2",
        with(auto_clipping,
             {{"zero", 2}, {"overlap_comm", false}, {"bucket_cap_mb", megabytes(5e8)}}),
@@ -181,7 +183,9 @@ TEST_F(ConfigurationFilesTest, DeepSpeed) {
   };
   for (const File& file : files) {
     const std::string path = Concat("train/foreign/testdata/deepspeed/", file.name, ".json");
-    ExpectSame(file.name, {.deepspeed = path}, file.ours, file.given);
+    RunSources theirs = {.deepspeed = path};
+    if (!file.theirs.is_null()) theirs.flags = file.theirs;
+    ExpectSame(file.name, theirs, file.ours, file.given);
   }
 }
 
@@ -210,7 +214,7 @@ TEST_F(ConfigurationFilesTest, Accelerate) {
       {"fsdp_no_wrap", {{"zero", 3}}},
       {"deepspeed",
        {{"zero", 2},
-        {"autocast", "float16"},
+        {"dtype", "float16"},
         {"gradient_accumulation_steps", 2},
         {"max_grad_norm", 0.5},
         {"cpu_offload", true}}},
@@ -225,7 +229,7 @@ TEST_F(ConfigurationFilesTest, Accelerate) {
         {"zero", 1},
         {"cpu_offload", true}}},
       {"megatron",
-       {{"autocast", "bfloat16"},
+       {{"dtype", "bfloat16"},
         {"gradient_accumulation_steps", 2},
         {"checkpoint_activations", true},
         {"zero", 1}}}};

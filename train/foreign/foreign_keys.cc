@@ -176,7 +176,7 @@ void ForeignKeys::Meet(const std::string& key, const Json& value) {
   Judge(key, declared->fate, declared->reason);
   if (declared->fate == KeyFate::kRefused) {
     if (AsksForNothing(*declared, value)) {
-      Ignore(key, "asks for what holds anyway: " + declared->reason);
+      Ignore(key, Concat(kHoldsAnyway, ": ", declared->reason));
     } else {
       Judge(
           key, KeyFate::kRefused, declared->reason,
@@ -206,7 +206,7 @@ void ForeignKeys::Convert(const ForeignKey& declared, const Json& value) {
   StatusOr<Json> keys = declared.convert(value);
   if (!keys.ok()) return Fail(declared.name, Message(keys.status()));
   if (keys->is_null() || keys->empty()) {
-    return Ignore(declared.name, "asks for what holds anyway");
+    return Ignore(declared.name, kHoldsAnyway);
   }
   for (auto& [ours, to] : keys->items()) {
     const Option* option = FindRunConfigKey(ours);
@@ -349,7 +349,7 @@ Translation ForeignKeys::Finish() && {
     if (!given.read) {
       Fail(key, "means nothing beside the other keys");
     } else if (!BecameSomething(*given.declared)) {
-      Ignore(key, "asks for what holds anyway");
+      Ignore(key, kHoldsAnyway);
     }
   }
   return std::move(result_);

@@ -55,6 +55,9 @@ struct KeyVerdict {
 inline constexpr char kLeftToRun[] = "left to the run's own settings";
 bool IsLeftToRun(const nlohmann::json& value);
 
+// The verdict on a value that asks for nothing: "--bf16 False".
+inline constexpr char kHoldsAnyway[] = "asks for what holds anyway";
+
 // The reason of kHonoured.
 inline constexpr char kOwnKey[] = "a key of a run";
 

@@ -49,7 +49,8 @@ void AddSteps(ForeignTable* table) {
        Read("adam_beta2", "betas"),
        Read("lr_scheduler_type", "lr_schedule, min_lr, schedule_offset"),
        Read("lr_scheduler_kwargs",
-            "min_lr, lr_cycles, lr_power, lr_decay_steps, lr_decay_type, warmup_type"),
+            "min_lr, lr_cycles, lr_power, lr_decay_steps, lr_decay_type, warmup_type, "
+            "schedule_steps"),
        WarmupShare("warmup_ratio"),
        Read("optim", "optimizer"),
        WhereTrue("adafactor", "optimizer",

@@ -1,5 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // What becomes of Megatron-LM's training arguments that are no aliases of our keys.
+#include <string>
+#include <vector>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_split.h"
 #include "nlohmann/json.hpp"
 #include "train/foreign/run_keys.h"
 
@@ -16,7 +21,48 @@ StatusOr<Json> DecayStyle(const Json& value) {
   return Json{{"lr_schedule", schedule}, {"schedule_offset", -1}};
 }
 
+// How the last part of WSD falls.
+StatusOr<Json> WsdDecayStyle(const Json& value) {
+  if (value == "exponential") {
+    return InvalidArgument("is exponential, which is not here; give linear, cosine or minus_sqrt");
+  }
+  return Json{{"lr_decay_type", value == "minus_sqrt" ? Json("1-sqrt") : value}};
+}
+
+// What is not for training is kept for evaluation, the test's share, too.
+StatusOr<Json> HeldOut(const Json& value) {
+  TESSERA_ASSIGN_OR_RETURN(const std::vector<double> shares, Shares(value));
+  double all = 0;
+  for (const double share : shares) all += share;
+  if (!(shares[0] > 0)) return InvalidArgument("leaves nothing to train on");
+  return Json{{"val_fraction", (all - shares[0]) / all}};
+}
+
 }  // namespace
+
+StatusOr<std::vector<double>> Shares(const Json& value) {
+  std::vector<double> shares;
+  const auto add = [&](const Json& number) {
+    const bool fits = number.is_number() && number.get<double>() >= 0;
+    if (fits) shares.push_back(number.get<double>());
+    return fits;
+  };
+  bool all = true;
+  if (value.is_array()) {
+    for (const Json& number : value) all = all && add(number);
+  } else if (value.is_string()) {
+    const std::vector<std::string> parts = absl::StrSplit(value.get<std::string>(), ',');
+    for (const std::string& part : parts) {
+      const std::string text(absl::StripAsciiWhitespace(part));
+      all = all && add(Option::FromText(Option::Kind::kNumber, text));
+    }
+  } else {
+    all = add(value);
+  }
+  if (all && !shares.empty() && shares.size() <= 3) return shares;
+  return InvalidArgument("must be the shares of training, validation and test, as 949,50,1, not ",
+                         Printed(value));
+}
 
 const ForeignSystem& MegatronLm() {
   static const auto* system = [] {
@@ -32,7 +78,7 @@ const ForeignSystem& MegatronLm() {
          Renamed("lr_warmup_init", "warmup_min_lr"),
          Renamed("lr_decay_iters", "schedule_steps"),
          Renamed("lr_wsd_decay_iters", "lr_decay_steps"),
-         Renamed("lr_wsd_decay_style", "lr_decay_type"),
+         Becomes("lr_wsd_decay_style", "lr_decay_type", WsdDecayStyle),
          Renamed("adam_eps", "eps"),
          Renamed("sgd_momentum", "momentum"),
          Renamed("tensor_model_parallel_size", "tp"),
@@ -49,7 +95,7 @@ const ForeignSystem& MegatronLm() {
          Refused("train_samples", "give train_iters"),
          Refused("lr_decay_samples", "give lr_decay_iters"),
          Refused("lr_warmup_samples", "give lr_warmup_iters", {0}),
-         Refused("split", "val_fraction is the share of the data that is kept for evaluation"),
+         Becomes("split", "val_fraction", HeldOut),
          NoEffect("cp_comm_type", "keys and values travel in a ring"),
          NoEffect("num_workers", "batches are made ahead, in order, on a thread of the process"),
          NoEffect("distributed_backend", "the device decides between MPI and NCCL"),

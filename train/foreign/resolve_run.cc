@@ -12,7 +12,9 @@
 #include "train/foreign/accelerate_config.h"
 #include "train/foreign/deepspeed_config.h"
 #include "train/foreign/dialect.h"
+#include "train/foreign/meanings.h"
 #include "train/foreign/run_keys.h"
+#include "train/foreign/run_layer.h"
 #include "train/foreign/yaml_file.h"
 
 namespace tessera::train {
@@ -40,48 +42,9 @@ Status ReadFsdpFile(Json* keys) {
   return OkStatus();
 }
 
-// The keys of a run that a verdict's key became: "tp", or "cpu_offload, offload_parameters".
-std::vector<std::string> Became(const KeyVerdict& verdict) {
-  if (verdict.fate == KeyFate::kHonoured) return {verdict.key};
-  if (verdict.fate != KeyFate::kTranslated) return {};
-  return KeysOf(verdict.reason);
-}
-
-// What one source gave.
-struct Layer {
-  std::string source;
-  Translation given;
-
-  // Every key of the run is set; one that is out of range is refused.
-  void ApplyTo(RunConfig* config) {
-    for (const auto& [key, value] : given.keys->items()) {
-      if (FindRunConfigKey(key) == nullptr) continue;  // "deepspeed", "resume"
-      const std::string where = Concat(source, ": '", key, "'");
-      const Status set = SetRunConfigKey(config, key, value, where);
-      if (!set.ok()) given.verdicts.push_back({key, KeyFate::kRefused, Message(set), set});
-    }
-  }
-
-  // Keys that became only some of `keys` get another fate.
-  void Judge(const std::set<std::string>& keys, KeyFate fate, const std::string& reason) {
-    for (KeyVerdict& verdict : given.verdicts) {
-      const std::vector<std::string> ours = Became(verdict);
-      const bool all = std::all_of(ours.begin(), ours.end(),
-                                   [&](const std::string& key) { return keys.count(key) > 0; });
-      if (ours.empty() || !all) continue;
-      const std::string& key = *keys.begin();
-      if (fate == KeyFate::kRefused) {
-        verdict.failure = InvalidArgument(key, " is set, which ", reason);
-      }
-      verdict.fate = fate;
-      verdict.reason = reason;
-    }
-  }
-};
-
 // What another system's file says of something that the run does not have (a section that is
 // switched off, another optimizer than the flags') means nothing there either.
-void DropWhatMeansNothing(const Json& flags, Layer* layer, RunConfig* config) {
+void DropWhatMeansNothing(const Json& flags, RunLayer* layer, RunConfig* config) {
   std::vector<std::pair<std::string, std::string>> dropped;
   for (const auto& [key, value] : layer->given.keys->items()) {
     if (flags.contains(key) || FindRunConfigKey(key) == nullptr) continue;
@@ -97,7 +60,7 @@ void DropWhatMeansNothing(const Json& flags, Layer* layer, RunConfig* config) {
 }
 
 // A key of our own that means nothing to the run is refused.
-void RefuseWhatMeansNothing(Layer* layer, const RunConfig& config) {
+void RefuseWhatMeansNothing(RunLayer* layer, const RunConfig& config) {
   for (const auto& [key, value] : layer->given.keys->items()) {
     const Option* option = FindRunConfigKey(key);
     if (option == nullptr || option->IsNeutral(config.Get(key))) continue;
@@ -106,8 +69,8 @@ void RefuseWhatMeansNothing(Layer* layer, const RunConfig& config) {
   }
 }
 
-StatusOr<Layer> AccelerateLayer(const std::string& path) {
-  Layer layer = {path, {}};
+StatusOr<RunLayer> AccelerateLayer(const std::string& path) {
+  RunLayer layer = {path, {}};
   if (path.empty()) return layer;
   TESSERA_ASSIGN_OR_RETURN(const Json settings, ReadAccelerateSettings(path));
   AccelerateConfig config = JudgeAccelerate(settings, path);
@@ -122,9 +85,9 @@ int64_t DataRanks(int world_size, const RunConfig& config, int64_t cp) {
 }
 
 // DeepSpeed's file, or its content, that was named last.
-StatusOr<Layer> DeepSpeedLayer(const Json& named, const RunConfig& config, int world_size,
-                               const RunBatch& batch) {
-  Layer layer = {named.is_string() ? named.get<std::string>() : "deepspeed", {}};
+StatusOr<RunLayer> DeepSpeedLayer(const Json& named, const RunConfig& config, int world_size,
+                                  const RunBatch& batch) {
+  RunLayer layer = {named.is_string() ? named.get<std::string>() : "deepspeed", {}};
   if (named.is_null()) return layer;
   Json json = named;
   if (named.is_string()) {
@@ -138,31 +101,24 @@ StatusOr<Layer> DeepSpeedLayer(const Json& named, const RunConfig& config, int w
   return layer;
 }
 
-// What one source says of a key.
-std::optional<int64_t> Given(const Layer& layer, const char* key) {
-  const auto found = layer.given.keys->find(key);
-  if (found == layer.given.keys->end() || !found->is_number()) return std::nullopt;
-  return found->get<int64_t>();
-}
-
 // The file that was given last counts.
-RunBatch BatchOf(const Layer& file, const Layer& accelerate, const Layer& flags) {
+RunBatch BatchOf(const RunLayer& file, const RunLayer& accelerate, const RunLayer& flags) {
   const auto of_files = [&](const char* key) {
-    const std::optional<int64_t> later = Given(accelerate, key);
-    return later ? later : Given(file, key);
+    const std::optional<int64_t> later = accelerate.Integer(key);
+    return later ? later : file.Integer(key);
   };
-  return {.flag_micro = Given(flags, "batch_size"),
-          .flag_steps = Given(flags, "gradient_accumulation_steps"),
+  return {.flag_micro = flags.Integer("batch_size"),
+          .flag_steps = flags.Integer("gradient_accumulation_steps"),
           .file_micro = of_files("batch_size"),
           .file_steps = of_files("gradient_accumulation_steps")};
 }
 
 // Colossal-AI cuts the batch of a step into micro-batches: their number counts, or else their size.
-Status CutBatch(const std::vector<const Layer*>& layers, RunConfig* config) {
+Status CutBatch(const std::vector<const RunLayer*>& layers, RunConfig* config) {
   std::optional<int64_t> count, size;
-  for (const Layer* layer : layers) {
-    if (const auto given = Given(*layer, "num_microbatches")) count = given;
-    if (const auto given = Given(*layer, "microbatch_size")) size = given;
+  for (const RunLayer* layer : layers) {
+    if (const auto given = layer->Integer("num_microbatches")) count = given;
+    if (const auto given = layer->Integer("microbatch_size")) size = given;
   }
   if (!count && !size) return OkStatus();
   const int64_t divisor = count.value_or(size.value_or(1));
@@ -179,11 +135,11 @@ Status CutBatch(const std::vector<const Layer*>& layers, RunConfig* config) {
 }
 
 // Megatron-LM says the rows of a step over all ranks.
-Status SolveGlobalBatch(const std::vector<const Layer*>& layers, int world_size,
+Status SolveGlobalBatch(const std::vector<const RunLayer*>& layers, int world_size,
                         RunConfig* config) {
   std::optional<int64_t> rows;
-  for (const Layer* layer : layers) {
-    if (const auto given = Given(*layer, "global_batch_size")) rows = given;
+  for (const RunLayer* layer : layers) {
+    if (const auto given = layer->Integer("global_batch_size")) rows = given;
   }
   if (!rows) return OkStatus();
   const int64_t ranks = DataRanks(world_size, *config, config->cp);
@@ -192,24 +148,32 @@ Status SolveGlobalBatch(const std::vector<const Layer*>& layers, int world_size,
     return InvalidArgument("global_batch_size is ", *rows, ", which is no multiple of ",
                            "micro_batch_size * ranks, ", config->batch_size, " * ", ranks);
   }
-  config->gradient_accumulation_steps = *rows / at_once;
+  const int64_t steps = *rows / at_once;
+  if (config->IsSet("gradient_accumulation_steps") &&
+      config->gradient_accumulation_steps != steps) {
+    return InvalidArgument("global_batch_size is ", *rows, ", which is ", steps,
+                           " micro-batches of micro_batch_size * ranks, ", config->batch_size,
+                           " * ", ranks, ", but gradient_accumulation_steps is ",
+                           config->gradient_accumulation_steps);
+  }
+  config->gradient_accumulation_steps = steps;
   config->given.insert("gradient_accumulation_steps");
   return OkStatus();
 }
 
 // Later layers win. One process needs nobody to start it.
-RunLaunch LaunchOf(const std::vector<Layer*>& layers, const RunConfig& config) {
+RunLaunch LaunchOf(const std::vector<RunLayer*>& layers, const RunConfig& config) {
   RunLaunch launch;
-  for (const Layer* layer : layers) {
-    launch.num_nodes = Given(*layer, "num_nodes").value_or(launch.num_nodes);
-    launch.num_gpus = Given(*layer, "num_gpus").value_or(launch.num_gpus);
+  for (const RunLayer* layer : layers) {
+    launch.num_nodes = layer->Integer("num_nodes").value_or(launch.num_nodes);
+    launch.num_gpus = layer->Integer("num_gpus").value_or(launch.num_gpus);
     const Json& keys = layer->given.keys;
     launch.hostfile = keys.value("hostfile", launch.hostfile);
     launch.not_call_launch = keys.value("not_call_launch", launch.not_call_launch);
   }
   const bool is_single = config.env_type == "single";
   if (!is_single && launch.ranks() > 1) return launch;
-  for (Layer* layer : layers) {
+  for (RunLayer* layer : layers) {
     for (const char* key : {"num_nodes", "num_gpus", "hostfile", "not_call_launch"}) {
       layer->Judge({key}, KeyFate::kNoEffect,
                    is_single ? "env_type is one process" : "one process trains");
@@ -226,14 +190,14 @@ StatusOr<const Dialect*> ChooseDialect(const std::vector<const Json*>& given,
 }
 
 // "defaults: Hugging Face's", or, of a run in our own words, that other systems' names change none.
-void NoteDialect(const Dialect* dialect, const std::vector<Layer*>& layers, ResolvedRun* run) {
+void NoteDialect(const Dialect* dialect, const std::vector<RunLayer*>& layers, ResolvedRun* run) {
   if (dialect != nullptr) {
     run->notes.push_back(Concat("defaults: ", dialect->system, "'s"));
     return;
   }
   if (run->config.IsSet("dialect")) return;
   std::map<std::string, std::string> names;  // by system
-  for (const Layer* layer : layers) {
+  for (const RunLayer* layer : layers) {
     for (const KeyVerdict& verdict : layer->given.verdicts) {
       const std::string system = SystemOf(verdict.key);
       if (system.empty() || verdict.fate != KeyFate::kTranslated) continue;
@@ -251,11 +215,12 @@ void NoteDialect(const Dialect* dialect, const std::vector<Layer*>& layers, Reso
 }
 
 // DeepSpeed's half-precision parameters are what trains, also where the same is asked of autocast.
-void PreferDeepSpeedsDType(const Layer& deepspeed, std::vector<Layer*> others, RunConfig* config) {
+void PreferDeepSpeedsDType(const RunLayer& deepspeed, std::vector<RunLayer*> others,
+                           RunConfig* config) {
   if (!deepspeed.given.keys->contains("dtype") || config->autocast.empty()) return;
   if (config->autocast != config->dtype) return;
   config->Unset("autocast");
-  for (Layer* layer : others) {
+  for (RunLayer* layer : others) {
     layer->Judge({"autocast"}, KeyFate::kNoEffect, "DeepSpeed's file has the precision");
     layer->given.keys->erase("autocast");
   }
@@ -276,13 +241,16 @@ StatusOr<ResolvedRun> ResolveRun(const RunSources& sources) {
   }
   TESSERA_RETURN_IF_ERROR(ReadFsdpFile(&config_keys));
   TESSERA_RETURN_IF_ERROR(ReadFsdpFile(&flag_keys));
-  Layer file = {sources.config, TranslateRunKeys(config_keys, sources.config)};
-  Layer flags = {"flags", TranslateRunFlags(flag_keys)};
-  TESSERA_ASSIGN_OR_RETURN(Layer accelerate, AccelerateLayer(sources.accelerate));
+  RunLayer flags = {"flags", TranslateRunFlags(flag_keys)};
+  std::vector<KeyVerdict> taken_back = TakeBack(flags.given, &config_keys);
+  RunLayer file = {sources.config, TranslateRunKeys(config_keys, sources.config)};
+  std::move(taken_back.begin(), taken_back.end(), std::back_inserter(file.given.verdicts));
+  JoinBetas(file, &flags);
+  TESSERA_ASSIGN_OR_RETURN(RunLayer accelerate, AccelerateLayer(sources.accelerate));
 
   ResolvedRun run;
   Json named;
-  for (Layer* layer : {&file, &accelerate, &flags}) {
+  for (RunLayer* layer : {&file, &accelerate, &flags}) {
     layer->ApplyTo(&run.config);
     if (layer->given.keys->contains("deepspeed")) named = layer->given.keys["deepspeed"];
     if (layer->given.keys->contains("resume") && layer->given.keys["resume"].is_string()) {
@@ -293,8 +261,8 @@ StatusOr<ResolvedRun> ResolveRun(const RunSources& sources) {
   run.launch = LaunchOf({&file, &flags}, run.config);
   const bool starts_ranks = sources.world_size == 1 && !run.launch.not_call_launch;
   const int world_size = starts_ranks ? static_cast<int>(run.launch.ranks()) : sources.world_size;
-  TESSERA_ASSIGN_OR_RETURN(Layer deepspeed, DeepSpeedLayer(named, run.config, world_size,
-                                                           BatchOf(file, accelerate, flags)));
+  TESSERA_ASSIGN_OR_RETURN(RunLayer deepspeed, DeepSpeedLayer(named, run.config, world_size,
+                                                              BatchOf(file, accelerate, flags)));
   deepspeed.ApplyTo(&run.config);
   flags.ApplyTo(&run.config);
   TESSERA_ASSIGN_OR_RETURN(const Dialect* const dialect,
@@ -305,15 +273,18 @@ StatusOr<ResolvedRun> ResolveRun(const RunSources& sources) {
     deepspeed.given.defaults->erase("lr_schedule");
     deepspeed.given.defaults->erase("max_steps");
   }
-  for (const Layer* layer : {&flags, &deepspeed, &file}) {
+  for (const RunLayer* layer : {&flags, &deepspeed, &file}) {
     ApplyDefaults(layer->given.defaults, &run.config);
   }
+  const RunLayers layers = {&file, &accelerate, &deepspeed, &flags};
+  FindMeanings(dialect, layers, !named.is_null(), &run.config);
   if (dialect != nullptr) ApplyDialect(*dialect, &run.config, &run.verdicts);
-  for (const Layer* layer : {&flags, &file}) {
+  for (const RunLayer* layer : {&flags, &file}) {
     TESSERA_RETURN_IF_ERROR(ApplySharesOfLr(layer->given.shares_of_lr, layer->source, &run.config));
   }
   TESSERA_RETURN_IF_ERROR(CutBatch({&file, &accelerate, &flags}, &run.config));
   TESSERA_RETURN_IF_ERROR(SolveGlobalBatch({&file, &flags}, world_size, &run.config));
+  TESSERA_RETURN_IF_ERROR(CheckMeanings(dialect, layers, &run.config, &run.verdicts));
   PreferDeepSpeedsDType(deepspeed, {&file, &accelerate, &flags}, &run.config);
   PreferPrefix(&run.config);
   DropWhatMeansNothing(flags.given.keys, &deepspeed, &run.config);
@@ -321,7 +292,7 @@ StatusOr<ResolvedRun> ResolveRun(const RunSources& sources) {
   RefuseWhatMeansNothing(&file, run.config);
   RefuseWhatMeansNothing(&flags, run.config);
   std::vector<KeyVerdict> verdicts;
-  for (Layer* layer : {&file, &accelerate, &deepspeed, &flags}) {
+  for (RunLayer* layer : {&file, &accelerate, &deepspeed, &flags}) {
     std::move(layer->given.verdicts.begin(), layer->given.verdicts.end(),
               std::back_inserter(verdicts));
   }

@@ -21,11 +21,15 @@ using Json = nlohmann::json;
 
 // --- Arguments that depend on each other ---------------------------------------------------------
 
-// There each beta is a key of its own; one that is not given has the default there.
+// There each beta is a key of its own; one that is not given has the default there. What comes with
+// an optimizer that was chosen is no more than a default.
 void TranslateBetas(bool chosen, std::vector<double> usual, ForeignKeys& run) {
   const std::optional<double> first = run.Number("adam_beta1", 0);
   const std::optional<double> second = run.Number("adam_beta2", 0);
-  if (!chosen && !first && !second) return;
+  if (!first && !second) {
+    if (chosen && !run.keys().contains("betas")) run.defaults()["betas"] = usual;
+    return;
+  }
   if (run.keys().contains("betas")) {
     if (first) run.Fail("adam_beta1", "and 'betas' are one key (betas)");
     if (second) run.Fail("adam_beta2", "and 'betas' are one key (betas)");
@@ -49,6 +53,7 @@ void TranslateOptim(ForeignKeys& run) {
     run.Put("optimizer", Json("adamw"));
     return TranslateBetas(true, {0.9, 0.999}, run);
   }
+  run.Ignore("adam_epsilon", "the optimizer is no Adam");
   if (*name == "lion_32bit") {
     run.Put("optimizer", Json("lion"));
     return TranslateBetas(true, {0.9, 0.999}, run);
@@ -68,6 +73,7 @@ void TranslateOptim(ForeignKeys& run) {
 }
 
 // What lr_scheduler_kwargs mean to a schedule of Hugging Face's, by their keys; "": a share of lr.
+// num_stable_steps waits for the warm-up, which another source may give (meanings.h).
 using KwargNames = std::map<std::string, std::string>;
 const KwargNames& KwargsOf(const std::string& type) {
   static const auto* kwargs = new std::map<std::string, KwargNames>{
@@ -80,7 +86,7 @@ const KwargNames& KwargsOf(const std::string& type) {
        {{"num_cycles", "lr_cycles"}, {"min_lr", "min_lr"}, {"min_lr_rate", ""}}},
       {"warmup_stable_decay",
        {{"num_decay_steps", "lr_decay_steps"},
-        {"num_stable_steps", ""},
+        {"num_stable_steps", "num_stable_steps"},
         {"warmup_type", "warmup_type"},
         {"decay_type", "lr_decay_type"},
         {"min_lr_ratio", ""},
@@ -104,7 +110,11 @@ void TranslateScheduleKwargs(const std::string& type, const Json& kwargs, Foreig
     if (found == known.end()) {
       return run.Fail("lr_scheduler_kwargs", Concat("has '", key, "', which ", type, " does not"));
     }
-    if (key == "num_stable_steps" || value.is_null()) continue;  // what the decay leaves
+    if (value.is_null()) continue;
+    const bool counts = value.is_number_integer() && value.get<int64_t>() >= 0;
+    if (key == "num_stable_steps" && !counts) {
+      return run.Fail("lr_scheduler_kwargs", Concat("must have a number of steps as ", key));
+    }
     if (found->second.empty()) {
       if (!value.is_number()) {
         return run.Fail("lr_scheduler_kwargs", Concat("must have a number as ", key));
@@ -196,6 +206,8 @@ void TranslateColossalSections(ForeignKeys& run) {
     run.Put("zero", Json(level.value_or(3)));
     PutUnlessGiven("dtype", "float16", run);
   }
+  const std::optional<std::string> optimizer = run.String("optimizer.type");
+  if (optimizer == "SGD" || optimizer == "FusedSGD") run.defaults()["momentum"] = 0.0;
   const Json* fp16 = run.Find("fp16");
   if (fp16 != nullptr && fp16->is_object() && !run.Has("fp16.mode")) {
     run.Fail("fp16", "must have a mode");
@@ -209,13 +221,14 @@ void TranslateGlobalBatch(ForeignKeys& run) {
   }
 }
 
-// An evaluation at the end, where no eval_strategy says more.
+// An evaluation at the end, where no eval_strategy says more: eval_steps is that of eval_strategy.
 void TranslateDoEval(ForeignKeys& run) {
   const std::optional<bool> evaluates = run.Bool("do_eval");
   if (!evaluates) return;
   if (run.keys().contains("eval_strategy")) {
     return run.Ignore("do_eval", "eval_strategy says when to evaluate");
   }
+  run.Ignore("eval_steps", "do_eval alone evaluates at the end");
   run.Put("eval_strategy", Json(*evaluates ? "steps" : "no"));
 }
 
@@ -308,6 +321,11 @@ Translation Translate(ForeignKeys run) {
   return std::move(run).Finish();
 }
 
+// Megatron-LM's `split` is a list of shares, ours the name of a split.
+bool IsListOfShares(const std::string& key, const Json& value) {
+  return key == "split" && (value.is_array() || (value.is_string() && Shares(value).ok()));
+}
+
 bool IsSectionName(const std::string& key) {
   const ForeignTable& keys = RunKeys();
   return std::any_of(keys.begin(), keys.end(), [&](const ForeignKey& foreign) {
@@ -330,7 +348,7 @@ Translation TakeOwnKeys(const Json& given, const ForeignKeys::Namer& name_of, Js
     // Hugging Face has these names too, with values of its own, and Colossal-AI has sections.
     const bool is_section = given_value.is_object() && IsSectionName(key);
     if (option == nullptr || is_section || option->key != key || key == "max_steps" ||
-        key == "report_to") {
+        key == "report_to" || IsListOfShares(key, given_value)) {
       (*foreign)[key] = given_value;
       continue;
     }

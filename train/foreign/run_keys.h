@@ -37,6 +37,10 @@ void TranslateFlagAi(ForeignKeys& run);
 // A name for a share of all steps, which `warmup_steps` below 1 is.
 ForeignKey WarmupShare(std::string name);
 
+// The numbers of "949,50,1" or [949, 50, 1], Megatron-LM's shares of data for training, validation
+// and test, of one to three.
+StatusOr<std::vector<double>> Shares(const nlohmann::json& value);
+
 // A switch as a file or a flag writes it: also 1 and 0, "yes", "no", "on", "off", "True", "False".
 bool IsTrue(const nlohmann::json& value);
 // A switch whose true is `keys`.

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Arguments of Hugging Face's Trainer that depend on each other, and Megatron-LM's schedules.
+// Arguments of Hugging Face's Trainer that depend on each other, Megatron-LM's schedules, and what
+// words mean in one system's run.
 #include "train/foreign/run_keys.h"
 
 #include <gtest/gtest.h>
 
+#include <fstream>
 #include <optional>
 #include <string>
 #include <utility>
@@ -100,7 +102,13 @@ TEST(RunKeysTest, WhatIsRefused) {
 
 TEST(RunKeysTest, MegatronsSchedules) {
   const std::pair<Json, Json> cases[] = {
-      {{{"lr_decay_style", "inverse-square-root"}}, {{"lr_schedule", "inverse_sqrt"}}},
+      {{{"lr_decay_style", "inverse-square-root"}, {"lr_warmup_iters", 2}},
+       {{"lr_schedule", "inverse_sqrt"}}},
+      // A share of the schedule's steps, not of the run's.
+      {{{"lr_warmup_fraction", 0.5}, {"lr_decay_iters", 6}}, {{"warmup_steps", 3.0}}},
+      {{{"lr_warmup_fraction", 0.5}}, {{"warmup_steps", 0.5}}},
+      {{{"lr_decay_style", "WSD"}, {"lr_wsd_decay_iters", 4}, {"lr_wsd_decay_style", "minus_sqrt"}},
+       {{"lr_decay_type", "1-sqrt"}}},
       {{{"lr_decay_style", "cosine"}}, {{"lr_schedule", "cosine"}}},
       {{{"lr_decay_style", "WSD"}, {"lr_wsd_decay_iters", 4}, {"lr_wsd_decay_style", "linear"}},
        {{"lr_schedule", "warmup_stable_decay"},
@@ -116,6 +124,144 @@ TEST(RunKeysTest, MegatronsSchedules) {
     EXPECT_EQ(run->config.Get("schedule_offset"), -1);
     for (const auto& [key, value] : expected.items()) {
       EXPECT_EQ(run->config.Get(key), value) << arguments << ' ' << key;
+    }
+  }
+}
+
+TEST(RunKeysTest, WhatMegatronsWordsWouldMeanElsewhere) {
+  struct Case {
+    Json arguments;
+    const char* key;
+    Json value;
+  };
+  const Case cases[] = {
+      {Json::object(), "val_fraction", 0.031},
+      {{{"split", "949,50,1"}}, "val_fraction", 0.051},
+      {{{"split", {90, 10}}}, "val_fraction", 0.1},
+      {{{"split", "100"}}, "val_fraction", 0.0},
+      {{{"val_fraction", 0.25}}, "val_fraction", 0.25},
+      {{{"bf16", true}}, "dtype", "bfloat16"},
+      {{{"bf16", true}}, "autocast", nullptr},
+      {{{"fp16", true}}, "dtype", "float16"},
+      {{{"fp16", true}}, "initial_scale", 4294967296.0},
+      {{{"autocast", "bfloat16"}}, "autocast", "bfloat16"},
+      {{{"eval_iters", 0}}, "eval_strategy", "no"},
+      {{{"eval_iters", 3}}, "eval_strategy", "steps"},
+      {{{"tensorboard_dir", "t"}}, "report_to", {"tensorboard"}},
+  };
+  for (const Case& c : cases) {
+    Json flags = {{"micro_batch_size", 4}, {"train_iters", 10}, {"lr", 1e-4}, {"save", "o"}};
+    flags.update(c.arguments);
+    const StatusOr<ResolvedRun> run = ResolveRun({.flags = flags});
+    ASSERT_TRUE(run.ok() && run->status().ok())
+        << c.arguments << ": " << Message(run.ok() ? run->status() : run.status());
+    const Json value = run->config.Get(c.key);
+    if (c.value.is_number()) {
+      EXPECT_DOUBLE_EQ(value.get<double>(), c.value.get<double>()) << c.arguments;
+    } else {
+      EXPECT_EQ(value, c.value) << c.arguments << ' ' << c.key;
+    }
+  }
+  const std::pair<Json, const char*> refused[] = {
+      {{{"lr_decay_style", "inverse-square-root"}}, "give lr_warmup_iters"},
+      {{{"lr_decay_style", "inverse-square-root"}, {"lr_warmup_iters", 2}, {"lr_decay_iters", 5}},
+       "lr_decay_iters is 5"},
+      {{{"lr_decay_style", "WSD"}, {"lr_wsd_decay_iters", 4}}, "give linear, cosine or minus_sqrt"},
+      {{{"lr_decay_style", "WSD"},
+        {"lr_wsd_decay_iters", 4},
+        {"lr_wsd_decay_style", "exponential"}},
+       "--lr_wsd_decay_style is exponential"},
+      {{{"split", "0,1"}}, "--split leaves nothing to train on"},
+      {{{"split", {1, -1}}}, "--split must be the shares"},
+      {{{"global_batch_size", 8}, {"gradient_accumulation_steps", 3}},
+       "but gradient_accumulation_steps is 3"},
+  };
+  for (const auto& [arguments, says] : refused) {
+    Json flags = {{"micro_batch_size", 4}, {"train_iters", 10}, {"lr", 1e-4}, {"save", "o"}};
+    flags.update(arguments);
+    const StatusOr<ResolvedRun> run = ResolveRun({.flags = flags});
+    const std::string message = Message(run.ok() ? run->status() : run.status());
+    EXPECT_NE(message.find(says), std::string::npos) << arguments << ": " << message;
+  }
+}
+
+// A file and flags of transformers' arguments: later ones win, one by one.
+TEST(RunKeysTest, FlagsBesideAFileOfArguments) {
+  struct Case {
+    Json file;
+    Json flags;
+    Json expected;
+  };
+  const Json stable = {{"num_stable_steps", 2}, {"num_decay_steps", 4}};
+  const Case cases[] = {
+      // Adam's values are Adam's, whoever dumps them.
+      {{{"adam_epsilon", 1e-8}}, {{"optim", "adafactor"}}, {{"eps", nullptr}}},
+      {Json::object(), {{"adam_epsilon", 1e-8}, {"optim", "adafactor"}}, {{"eps", nullptr}}},
+      {Json::object(), {{"adam_epsilon", 1e-6}, {"optim", "lion_32bit"}}, {{"optimizer", "lion"}}},
+      {{{"adam_epsilon", 1e-8}, {"adam_beta1", 0.8}}, {{"optim", "sgd"}}, {{"optimizer", "sgd"}}},
+      {{{"adam_epsilon", 1e-6}}, {{"optim", "adamw_torch"}}, {{"eps", 1e-6}}},
+      {{{"adam_beta2", 0.95}}, {{"optim", "adamw_torch"}}, {{"betas", {0.9, 0.95}}}},
+      {{{"adam_beta2", 0.95}}, {{"adam_beta1", 0.8}}, {{"betas", {0.8, 0.95}}}},
+      {{{"adam_beta1", 0.8}}, {{"adam_beta2", 0.95}}, {{"betas", {0.8, 0.95}}}},
+      {{{"adam_beta1", 0.8}}, {{"betas", {0.7, 0.9}}}, {{"betas", {0.7, 0.9}}}},
+      // A flag takes back what the file says.
+      {{{"bf16", true}, {"max_steps", 3}, {"warmup_ratio", 0.5}},
+       {{"bf16", "False"}, {"max_steps", -1}, {"warmup_ratio", 0}},
+       {{"autocast", nullptr}, {"max_steps", nullptr}, {"warmup_steps", 0.0}}},
+      {{{"adafactor", true}}, {{"adafactor", false}}, {{"optimizer", "adamw"}}},
+      {{{"bf16", true}}, {{"fp16", false}}, {{"autocast", "bfloat16"}}},
+      // Evaluations come as rows do, unless they have steps of their own.
+      {{{"logging_steps", 2}}, {{"eval_strategy", "steps"}}, {{"eval_interval", 2.0}}},
+      {Json::object(), {{"eval_strategy", "steps"}}, {{"eval_interval", 500.0}}},
+      {Json::object(), {{"eval_strategy", "steps"}, {"eval_steps", 7}}, {{"eval_interval", 7.0}}},
+      {Json::object(), {{"do_eval", true}, {"eval_steps", 7}}, {{"eval_interval", 0.0}}},
+      {Json::object(), {{"do_eval", true}}, {{"eval_strategy", "steps"}, {"eval_interval", 0.0}}},
+      {{{"lr_scheduler_type", "warmup_stable_decay"}, {"lr_scheduler_kwargs", stable}},
+       {{"warmup_steps", 3}},
+       {{"schedule_steps", 9}}},
+      {Json::object(), {{"fp16", true}}, {{"growth_interval", 2000}, {"hysteresis", 1}}},
+  };
+  for (const Case& c : cases) {
+    const std::string path = testing::TempDir() + "/arguments.json";
+    Json file = {{"output_dir", "o"}};
+    file.update(c.file);
+    std::ofstream(path) << file;
+    Json flags = {{"output_dir", "o"}};
+    flags.update(c.flags);
+    const StatusOr<ResolvedRun> run = ResolveRun({.config = path, .flags = flags});
+    ASSERT_TRUE(run.ok() && run->status().ok())
+        << c.file << c.flags << ": " << Message(run.ok() ? run->status() : run.status());
+    for (const auto& [key, value] : c.expected.items()) {
+      EXPECT_EQ(run->config.Get(key), value) << c.file << c.flags << ' ' << key;
+    }
+  }
+  const StatusOr<ResolvedRun> share =
+      ResolveRun({.flags = {{"output_dir", "o"},
+                            {"warmup_ratio", 0.5},
+                            {"lr_scheduler_type", "warmup_stable_decay"},
+                            {"lr_scheduler_kwargs", stable}}});
+  const std::string message = Message(share.ok() ? share->status() : share.status());
+  EXPECT_NE(message.find("beside which warmup_steps must be a number of steps"), std::string::npos)
+      << message;
+}
+
+TEST(RunKeysTest, WhatFlagAiAndColossalAiMean) {
+  const std::pair<Json, Json> cases[] = {
+      {{{"env_type", "pytorch"}, {"save_dir", "o"}, {"num_checkpoints", 1}},
+       {{"num_checkpoints", 0}}},
+      {{{"env_type", "pytorch"}, {"save_dir", "o"}, {"lora", true}},
+       {{"lora_r", 8}, {"lora_alpha", 16.0}, {"lora_dropout", 0.05}}},
+      {{{"optimizer", {{"type", "SGD"}, {"lr", 0.01}}}, {"BATCH_SIZE", 2}, {"NUM_EPOCHS", 1}},
+       {{"momentum", 0.0}}},
+      {{{"optimizer", {{"type", "SGD"}, {"momentum", 0.5}}}, {"BATCH_SIZE", 2}, {"NUM_EPOCHS", 1}},
+       {{"momentum", 0.5}}},
+  };
+  for (const auto& [flags, expected] : cases) {
+    const StatusOr<ResolvedRun> run = ResolveRun({.flags = flags});
+    ASSERT_TRUE(run.ok() && run->status().ok())
+        << flags << ": " << Message(run.ok() ? run->status() : run.status());
+    for (const auto& [key, value] : expected.items()) {
+      EXPECT_EQ(run->config.Get(key), value) << flags << ' ' << key;
     }
   }
 }

@@ -24,9 +24,12 @@ data::SamplerOptions DataOrder(const RunConfig& config, const data::Dataset* dat
       .begin = begin,
       .steps_end_with_epochs = !config.join_epochs && num_samples != data::kUnknownSize};
   const int64_t step = order.batch_size * order.micro_batches * mesh.data_ranks();
-  if (config.drop_last && num_samples > step) {
-    order.samples_per_epoch = num_samples / step * step;
-    order.left_in_epoch = (num_samples - begin.index) / step * step;
+  // Where an epoch ends with a step that may be shorter, whole micro-batches of all ranks are
+  // enough.
+  const int64_t whole = order.steps_end_with_epochs ? order.batch_size * mesh.data_ranks() : step;
+  if (config.drop_last && num_samples > whole) {
+    order.samples_per_epoch = num_samples / whole * whole;
+    order.left_in_epoch = (num_samples - begin.index) / whole * whole;
   }
   if (config.group_by_length && dataset != nullptr) {
     TESSERA_CHECK(num_samples != data::kUnknownSize && dataset->length_of(0), "DataOrder",

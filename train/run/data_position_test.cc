@@ -157,6 +157,15 @@ TEST_F(DataPositionTest, RowsCountSamples) {
   std::vector<int64_t> samples;
   for (const auto& row : Rows(apart)) samples.push_back(row["samples"]);
   EXPECT_EQ(samples, (std::vector<int64_t>{4, 8, 10, 14, 18, 20}));
+  // Of epochs that end with a step, drop_last drops the micro-batch that is not whole.
+  RunConfig whole = Usual("whole");
+  whole.join_epochs = false;
+  whole.drop_last = true;
+  whole.epochs = 2;
+  Run(whole, {.batch = 3, .accumulation = 2}, 10);
+  samples.clear();
+  for (const auto& row : Rows(whole)) samples.push_back(row["samples"]);
+  EXPECT_EQ(samples, (std::vector<int64_t>{6, 9, 15, 18}));
 }
 
 // Ranks and micro-batches that a short step leaves without samples add nothing, on every layout.
