@@ -78,6 +78,29 @@ StatusOr<models::GenerationConfig> ConfigOf(const ServedModel& served,
                          "(\"temperature\": 0 takes the likeliest)");
 }
 
+models::Shared<models::GenerationConfig> ConfigBehindPrompt(
+    const ServedModel& served, const nlohmann::json& asked,
+    const models::Shared<models::GenerationConfig>& config, const std::vector<int64_t>& prompt,
+    int adapter) {
+  const int64_t positions = served.model.positions_left(adapter);
+  if (positions == 0 || !config->max_new_tokens || asked.contains("max_new_tokens")) return config;
+  const int64_t room = positions - std::ssize(BeginOfText(served, prompt));
+  if (room < 1 || *config->max_new_tokens <= room) return config;
+  models::Shared<models::GenerationConfig> cut = config;
+  cut.Own().max_new_tokens = room;
+  return cut;
+}
+
+std::vector<int64_t> BeginOfText(const ServedModel& served, std::vector<int64_t> prompt) {
+  if (const auto* both = served.model.encoder_decoder()) return {both->decoder_start()};
+  if (const auto format = served.model.text_format(); format != nullptr) {
+    if (auto completed = format->PreparePrompt(prompt); completed.ok()) prompt = *completed;
+  }
+  const models::GenerationConfig& config = served.defaults;
+  if (!prompt.empty() || (!config.bos_token_id && config.eos_token_ids.empty())) return prompt;
+  return {config.bos_token_id ? *config.bos_token_id : config.eos_token_ids[0]};
+}
+
 int ModelField(Fields& fields, const Service& service) {
   const StatusOr<int> adapter = service.AdapterOf(fields.Text("model"));
   if (!adapter.ok()) fields.Fail("model", adapter.status());

@@ -11,6 +11,7 @@
 
 #include "models/generation/generation_config.h"
 #include "models/generation/grammar/token_grammar.h"
+#include "models/generation/text_request.h"
 #include "serve/fields.h"
 #include "serve/service.h"
 
@@ -30,6 +31,17 @@ int64_t ChoicesField(Fields& fields, nlohmann::json* asked);
 // `asked` over the defaults of the model's folder, which are those of `tessera generate`.
 // InvalidArgument where they ask for beams. One text, whatever the folder asks for.
 StatusOr<models::GenerationConfig> ConfigOf(const ServedModel& served, const nlohmann::json& asked);
+
+// `config`, which is of `asked`, for a text behind this prompt: of a length that the model's folder
+// asks for, and the request does not, what the model's positions leave. A length of the request's
+// own that does not fit is refused where the text begins.
+models::Shared<models::GenerationConfig> ConfigBehindPrompt(
+    const ServedModel& served, const nlohmann::json& asked,
+    const models::Shared<models::GenerationConfig>& config, const std::vector<int64_t>& prompt,
+    int adapter);
+
+// Where the model's text begins: the prompt as the model completes it, or a decoder's first token.
+std::vector<int64_t> BeginOfText(const ServedModel& served, std::vector<int64_t> prompt);
 
 // Number of `model`, which fails as NotFound by itself.
 int ModelField(Fields& fields, const Service& service);

@@ -5,12 +5,11 @@
 #include <utility>
 
 #include "base/json_ordered.h"
+#include "base/json_reader.h"
 #include "nlohmann/json.hpp"
 
 namespace tessera::data {
 namespace {
-
-using nlohmann::ordered_json;
 
 constexpr std::string_view kThink = "<think>";
 constexpr std::string_view kThinkEnd = "</think>";
@@ -79,9 +78,56 @@ std::string_view CutName(const CallForm& form, std::string_view* rest) {
   return WithoutBlanks(name);
 }
 
-// The objects of calls, one behind the other; empty where anything else is there.
-std::vector<ordered_json> CallsIn(std::string_view text, const CallForm& form) {
-  std::vector<ordered_json> calls;
+// A call in the model's spelling: the tree of a JSON text would round its numbers.
+struct SpelledCall {
+  std::string name;
+  std::string_view arguments;  // JSON; empty: there are none
+};
+
+// The text of a value that the reader passes over. The reader's text is `json`, which is valid.
+std::string_view TakeValue(std::string_view json, JsonReader* reader) {
+  const size_t begin = reader->position();
+  reader->SkipValue();
+  return WithoutBlanks(json.substr(begin, reader->position() - begin));
+}
+
+// The value of a valid object's member, of several with that key the last; empty: there is none.
+std::string_view MemberOf(std::string_view object, std::string_view wanted) {
+  JsonReader reader(object);
+  std::string_view found;
+  reader.Take('{');
+  for (std::string key; reader.ReadString(&key) && reader.Take(':'); key.clear()) {
+    const std::string_view value = TakeValue(object, &reader);
+    if (key == wanted) found = value;
+    if (!reader.Take(',')) break;
+  }
+  return found;
+}
+
+// Adds the calls of a valid object or list; false: it holds something else.
+bool AddSpelledCalls(std::string_view json, const CallForm& form, std::vector<SpelledCall>* calls) {
+  JsonReader reader(json);
+  if (reader.Take('[')) {
+    while (reader.Next() == '{') {
+      if (!AddSpelledCalls(TakeValue(json, &reader), form, calls)) return false;
+      reader.Take(',');
+    }
+    return reader.Take(']');
+  }
+  SpelledCall call;
+  const std::string_view name = MemberOf(json, "name");
+  if (!JsonReader(name).ReadString(&call.name)) return false;
+  call.arguments = MemberOf(json, form.arguments);
+  // Models that learnt both keys mix them up.
+  const char* const other = form.arguments == "arguments" ? "parameters" : "arguments";
+  if (call.arguments.empty()) call.arguments = MemberOf(json, other);
+  calls->push_back(std::move(call));
+  return true;
+}
+
+// The calls, one behind the other; empty where anything else is there.
+std::vector<SpelledCall> CallsIn(std::string_view text, const CallForm& form) {
+  std::vector<SpelledCall> calls;
   for (std::string_view rest = WithoutBlanks(text); !rest.empty(); rest = WithoutBlanks(rest)) {
     if (!calls.empty() && rest.starts_with(';')) rest = WithoutBlanks(rest.substr(1));
     const bool again = !calls.empty() && !form.behind_name.empty() && rest.starts_with(form.begin);
@@ -90,31 +136,62 @@ std::vector<ordered_json> CallsIn(std::string_view text, const CallForm& form) {
         !form.behind_name.empty() && !rest.starts_with('{') && !rest.starts_with('[');
     const std::string_view name = named ? CutName(form, &rest) : std::string_view();
     const std::string_view json = CutStructure(&rest);
-    StatusOr<ordered_json> value = ParseOrderedJson(json, "a call", {.strict = true});
-    if (!value.ok()) return {};
+    if (!ParseOrderedJson(json, "a call", {.strict = true}).ok()) return {};
     if (named) {
-      calls.push_back({{"name", name}, {form.arguments, *std::move(value)}});
-    } else if (value->is_array()) {
-      for (ordered_json& call : *value) calls.push_back(std::move(call));
-    } else {
-      calls.push_back(*std::move(value));
+      calls.push_back({std::string(name), json});
+    } else if (!AddSpelledCalls(json, form, &calls)) {
+      return {};
     }
   }
   return calls;
 }
 
-// A call's arguments as JSON text; "": they are none. Models that learnt both keys mix them up.
-std::string ArgumentsOf(const ordered_json& call, std::string_view key) {
-  auto found = call.find(key);
-  if (found == call.end()) found = call.find(key == "arguments" ? "parameters" : "arguments");
-  if (found == call.end() || found->is_null()) return "{}";
-  if (found->is_object()) {
-    return found->dump(-1, ' ', false, ordered_json::error_handler_t::replace);
+// Where the mark behind calls begins; npos: it has not come yet. Within a string of JSON it is a
+// part of an argument, unless the calls are malformed.
+size_t EndOfCalls(std::string_view text, const CallForm& form) {
+  const size_t first = form.end.empty() ? std::string_view::npos : text.find(form.end);
+  if (first == std::string_view::npos) return first;
+  const std::string_view begin = WithoutBlanks(text);
+  if (!begin.starts_with('{') && !begin.starts_with('[')) return first;
+  bool quoted = false;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (quoted) {
+      if (static_cast<unsigned char>(c) < 0x20) return first;  // JSON has it escaped
+      if (c == '\\') ++i;
+      quoted = c != '"';
+    } else if (text.substr(i).starts_with(form.end)) {
+      return i == first || !CallsIn(text.substr(0, i), form).empty() ? i : first;
+    } else {
+      quoted = c == '"';
+    }
   }
-  const bool spelled =
-      found->is_string() &&
-      ParseOrderedJson(found->get_ref<const std::string&>(), "", {.strict = true}).ok();
-  return spelled ? found->get<std::string>() : std::string();
+  return std::string_view::npos;
+}
+
+std::string WithoutBlanksBetween(std::string_view json) {
+  std::string text;
+  bool quoted = false;
+  for (size_t i = 0; i < json.size(); ++i) {
+    const char c = json[i];
+    if (!quoted && kBlanks.find(c) != std::string_view::npos) continue;
+    text += c;
+    if (c == '"') quoted = !quoted;
+    if (c == '\\') text += json[++i];
+  }
+  return text;
+}
+
+// A call's arguments as the text of an object, in the model's spelling; "": they are none.
+std::string ArgumentsOf(const SpelledCall& call) {
+  const std::string_view json = call.arguments;
+  if (json.empty() || json == "null") return "{}";
+  if (json.starts_with('{')) return WithoutBlanksBetween(json);
+  std::string text;
+  if (!JsonReader(json).ReadString(&text)) return "";
+  const bool object =
+      WithoutBlanks(text).starts_with('{') && ParseOrderedJson(text, "", {.strict = true}).ok();
+  return object ? text : "";
 }
 
 }  // namespace
@@ -161,6 +238,15 @@ std::vector<AnswerPart> AnswerReader::Push(std::string_view text) {
 
 std::vector<AnswerPart> AnswerReader::Finish() {
   Parts parts;
+  // What a string that never ended has held back may hold the end of its call, and more.
+  while (state_ == State::kCall) {
+    const std::string_view end = options_.calls->end;
+    const size_t first = end.empty() ? std::string::npos : held_.find(end);
+    if (first == std::string::npos || !CallsIn(held_, *options_.calls).empty()) break;
+    EndCalls(first, &parts);
+    while (!held_.empty() && Step(&parts)) {
+    }
+  }
   const std::string rest = std::exchange(held_, {});
   if (state_ == State::kCall) {
     AddCalls(rest, "", &parts);
@@ -175,12 +261,9 @@ std::vector<AnswerPart> AnswerReader::Finish() {
 // Moves what is held on as far as it is certain; false: it takes more of the answer.
 bool AnswerReader::Step(Parts* parts) {
   if (state_ == State::kCall) {
-    const std::string_view end = options_.calls->end;
-    const size_t at = end.empty() ? std::string::npos : held_.find(end);
+    const size_t at = EndOfCalls(held_, *options_.calls);
     if (at == std::string::npos) return false;
-    AddCalls(std::string_view(held_).substr(0, at), end, parts);
-    held_.erase(0, at + end.size());
-    state_ = State::kContent;
+    EndCalls(at, parts);
     return true;
   }
   if (skips_blanks_) {
@@ -246,19 +329,22 @@ void AnswerReader::Add(AnswerPart::Kind kind, size_t size, Parts* parts) {
   held_.erase(0, size);
 }
 
+void AnswerReader::EndCalls(size_t at, Parts* parts) {
+  const std::string_view end = options_.calls->end;
+  AddCalls(std::string_view(held_).substr(0, at), end, parts);
+  held_.erase(0, at + end.size());
+  state_ = State::kContent;
+}
+
 void AnswerReader::AddCalls(std::string_view text, std::string_view end, Parts* parts) {
   Parts found;
-  const std::vector<ordered_json> calls = CallsIn(text, *options_.calls);
+  const std::vector<SpelledCall> calls = CallsIn(text, *options_.calls);
   bool fits = !calls.empty();
-  for (const ordered_json& call : calls) {
-    const auto name = call.is_object() ? call.find("name") : call.end();
-    fits = name != call.end() && name->is_string() &&
-           options_.names.contains(name->get<std::string>());
+  for (const SpelledCall& call : calls) {
+    std::string arguments = ArgumentsOf(call);
+    fits = options_.names.contains(call.name) && !arguments.empty();
     if (!fits) break;
-    std::string arguments = ArgumentsOf(call, options_.calls->arguments);
-    fits = !arguments.empty();
-    if (!fits) break;
-    found.push_back({AnswerPart::Kind::kCall, std::move(arguments), name->get<std::string>()});
+    found.push_back({AnswerPart::Kind::kCall, std::move(arguments), call.name});
   }
   if (!fits) {
     std::string words = Concat(mark_, text, end);

@@ -5,8 +5,8 @@
 //   for (const AnswerPart& part : reader.Push("<tool_call>{\"name\": \"weather\", ...")) ...
 //   for (const AnswerPart& part : reader.Finish()) ...
 //
-// A call is told once it is complete. What looks like a call and is none (no JSON, or no tool of
-// that name) stays words.
+// A call is told once it is complete, with its arguments as the model spelled them. What looks like
+// a call and is none (no JSON, no tool of that name, or arguments that are no object) stays words.
 #ifndef TESSERA_DATA_CHAT_ANSWER_READER_H_
 #define TESSERA_DATA_CHAT_ANSWER_READER_H_
 
@@ -45,7 +45,7 @@ std::vector<std::string> MarksOf(const CallForm* calls, bool reasons);
 struct AnswerPart {
   enum class Kind { kContent, kReasoning, kCall };
   Kind kind;
-  std::string text;       // of a call its arguments, as JSON
+  std::string text;       // of a call its arguments, as JSON of an object
   std::string name = {};  // of a call
 };
 
@@ -77,6 +77,8 @@ class AnswerReader {
   bool Step(Parts* parts);
   bool StepContent(Parts* parts);
   bool StepReasoning(Parts* parts);
+  // The mark behind the calls is at `at` of what is held.
+  void EndCalls(size_t at, Parts* parts);
   // `end`: the mark behind the text.
   void AddCalls(std::string_view text, std::string_view end, Parts* parts);
   void Add(AnswerPart::Kind kind, size_t size, Parts* parts);

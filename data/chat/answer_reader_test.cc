@@ -104,6 +104,48 @@ TEST(AnswerReaderTest, CallsOfEveryForm) {
   ExpectParts(one, R"([TOOL_CALLS] [{"name": "f"}, {"name": "g"}])", "f{}");
 }
 
+TEST(AnswerReaderTest, ArgumentsAreSpelledAsTheModelWroteThem) {
+  const std::string numbers = R"({"id":123456789012345678901234567890,"n":[-0,1.10,1E5,)"
+                              R"(0.12345678901234567890123],"a b":" \u00e9 \" {","o":{}})";
+  ExpectParts(Calling(kQwen),
+              "<tool_call>{\"name\": \"f\", \"arguments\": " + numbers + " }\n</tool_call>",
+              "f" + numbers);
+  ExpectParts(Calling(kMistral),
+              R"([TOOL_CALLS][{"arguments":)" + numbers + R"(, "name" : "f"},{"name": "g"}])",
+              "f" + numbers + "|g{}");
+  ExpectParts(Calling(kMistralNames), "[TOOL_CALLS]f[ARGS]" + numbers, "f" + numbers);
+  // Blanks between values are left out; of a key given twice the last value counts.
+  ExpectParts(Calling(kLlama),
+              "{\"name\": \"g\", \"name\": \"f\",\n\"parameters\" : { \"a\" : [ 1 , {} ] } }",
+              R"(f{"a":[1,{}]})");
+  ExpectParts(Calling(kQwen), R"(<tool_call>{"name": "f", "arguments": null }</tool_call>)", "f{}");
+}
+
+TEST(AnswerReaderTest, EndMarksInStringsArePartsOfArguments) {
+  const std::string call = R"(<tool_call>{"name": "f", "arguments": {"a": "</tool_call>\"x"}})";
+  const std::string part = R"(f{"a":"</tool_call>\"x"})";
+  ExpectParts(Calling(kQwen), call + "</tool_call>", part);
+  ExpectParts(Calling(kQwen), call, part);
+  ExpectParts(Calling(kQwen), call + "\n</tool_call>\n" + call + "\n</tool_call> So.",
+              part + "|" + part + "|So.");
+  // The call before the last one is told before the answer ends.
+  AnswerReader reader(Calling(kQwen));
+  EXPECT_EQ(reader.Push(call + "</tool_call><tool").size(), 1u);
+}
+
+TEST(AnswerReaderTest, AMalformedCallEndsAtItsMark) {
+  const std::string good = R"(<tool_call>{"name": "g"}</tool_call>)";
+  for (const std::string bad :
+       {R"(<tool_call>{"name": "f}</tool_call>)", R"(<tool_call>{"name": </tool_call>)",
+        "<tool_call>{\"name\": \"f}\n</tool_call>", R"(<tool_call>say "f</tool_call>)",
+        R"(<tool_call>{"name": "f" "}</tool_call>)"}) {
+    ExpectParts(Calling(kQwen), bad, bad);
+    ExpectParts(Calling(kQwen), bad + " so", bad + " so");
+    ExpectParts(Calling(kQwen), bad + good, bad + "|g{}");
+    ExpectParts(Calling(kQwen), bad + bad + good + " so", bad + bad + "|g{}|so");
+  }
+}
+
 TEST(AnswerReaderTest, MarksMayBeSpecialTokens) {
   using Marks = std::vector<std::string>;
   EXPECT_EQ(MarksOf(nullptr, false), Marks());
@@ -119,7 +161,15 @@ TEST(AnswerReaderTest, WhatIsNoCallStaysWords) {
        {"<tool_call>\n{\"name\": \"h\", \"arguments\": {}}", "<tool_call> {\"name\": ", "<tool_cal",
         "<tool_call>[]", R"(<tool_call>{"name": "f", "arguments": "{"})", "a < b",
         R"(<tool_call>{"name": "h"}</tool_call> <tool_call>{"name": 1}</tool_call>)",
-        R"(<tool_call>{"name": "f"} and {"name": "g"}</tool_call>)"}) {
+        R"(<tool_call>{"name": "f"} and {"name": "g"}</tool_call>)",
+        // Arguments are an object, in a text, too.
+        R"(<tool_call>{"name": "f", "arguments": "[1]"}</tool_call>)",
+        R"(<tool_call>{"name": "f", "arguments": "5"}</tool_call>)",
+        R"(<tool_call>{"name": "f", "arguments": "\"{}\""}</tool_call>)",
+        R"(<tool_call>{"name": "f", "arguments": ""}</tool_call>)",
+        R"(<tool_call>{"name": "f", "arguments": [1]}</tool_call>)",
+        R"(<tool_call>[{"name": "f"}, {"name": 1}]</tool_call>)",
+        R"(<tool_call>{"name": "f", "arguments": {"a": NaN}}</tool_call>)"}) {
     ExpectParts(Calling(kQwen), words, words);
   }
   for (const std::string words :

@@ -214,6 +214,19 @@ TEST(GenerateTest, MarksThatAreSpecialTokensAreText) {
   EXPECT_EQ(write({}), "||||");  // "aab" is there
 }
 
+TEST(GenerateTest, WhatIsHeldBackAtTheEndKeepsItsOrder) {
+  const auto model = SmallModel(260);
+  const data::ByteTokenizer tokenizer;
+  GenerationConfig config = {.max_new_tokens = 2};
+  config.stop_strings = {"ab"};
+  auto text =
+      *WrittenText::Of(*model, {.prompt = std::vector<int64_t>{1}, .config = config}, &tokenizer);
+  // The stop strings hold "a" back, and the decoder the beginning of a character.
+  for (const int64_t id : {int64_t{'a'}, int64_t{0xc3}}) EXPECT_TRUE(text->Add(id).ok());
+  EXPECT_TRUE(text->done());
+  EXPECT_EQ(text->TakeResult().text, "a\xc3");
+}
+
 TEST(GenerateTest, OneBeamPerTokenFindsTheLikeliestText) {
   // With as many beams as there are texts of one token less, the search is exhaustive.
   const auto model = SmallModel(5);

@@ -104,6 +104,16 @@ TEST_F(GrammarGenerationTest, TheTextIsCompleteWithinTheLimit) {
     config.max_new_tokens = limit;
     const GenerationResult result = Write({{1, 2}}, config, Under(schema))[0];
     EXPECT_TRUE(ordered_json::accept(result.text)) << result.text;
+    EXPECT_EQ(result.end, GenerationResult::End::kEndOfText) << result.text;
+  }
+  // The last token completes the text, with end tokens and without.
+  for (const Ids& ends : {Ids{kEnd}, Ids{}}) {
+    GenerationConfig exact = {.max_new_tokens = 3};
+    exact.eos_token_ids = ends;
+    const GenerationResult whole = Write({{1, 2}}, exact, Under(R"({"const":"x"})"))[0];
+    EXPECT_EQ(whole.text, "\"x\"");
+    EXPECT_EQ(whole.ids.size(), 3u);
+    EXPECT_EQ(whole.end, GenerationResult::End::kEndOfText);
   }
   // Not even an empty object of this schema fits into four tokens: a beginning of one is written.
   config.max_new_tokens = 4;

@@ -233,7 +233,11 @@ Status WrittenText::Add(int64_t id, const TokenScores* scores) {
   if (grammar_) grammar_->Add(static_cast<int32_t>(id));
   if (const auto end = EndAfter(id)) {
     done_ = true;
-    if (decoder_) text += stop_.Push(decoder_->Finish()) + stop_.Finish();
+    if (decoder_) {
+      // Push comes first: the stop strings' Finish returns what Push has held back.
+      text += stop_.Push(decoder_->Finish());
+      text += stop_.Finish();
+    }
     result_.end = stop_.found() ? GenerationResult::End::kStopString : *end;
   }
   result_.text += text;
@@ -245,8 +249,10 @@ std::optional<GenerationResult::End> WrittenText::EndAfter(int64_t id) const {
   if (stop_.found()) return GenerationResult::End::kStopString;
   if (std::find(eos.begin(), eos.end(), id) != eos.end()) return GenerationResult::End::kEndOfText;
   if (grammar_ && grammar_->finished() && eos.empty()) return GenerationResult::End::kEndOfText;
-  if (std::ssize(result_.ids) == limit_) return GenerationResult::End::kLength;
-  return std::nullopt;
+  if (std::ssize(result_.ids) < limit_) return std::nullopt;
+  // A grammar's text that its last token completes was not cut.
+  const bool complete = grammar_ && grammar_->complete();
+  return complete ? GenerationResult::End::kEndOfText : GenerationResult::End::kLength;
 }
 
 }  // namespace tessera::models

@@ -40,6 +40,13 @@ struct Hidden {
   Tensor pooler_BC = {};  // of a model with a pooler
 };
 
+Status CheckSize(const Model& model, int adapter, const std::vector<int64_t>& ids) {
+  const int64_t positions = model.positions_left(adapter);
+  if (ids.empty()) return InvalidArgument("must not be empty");
+  if (positions == 0 || std::ssize(ids) <= positions) return OkStatus();
+  return InvalidArgument("has ", ids.size(), " tokens; the model has ", positions, " positions");
+}
+
 // The positions of a row that count in a pooling.
 struct Span {
   int64_t first = 0;
@@ -373,23 +380,12 @@ StatusOr<EncodedText> TextEncoder::RowOf(const Model& model, const data::Tokeniz
                                          std::string_view first,
                                          std::optional<std::string_view> second,
                                          const TextOptions& options) const {
-  const int64_t positions = model.positions_left(options.adapter);
-  // Where nothing says how long texts are, what the model cannot read is refused; pairs are cut, as
-  // all rerankers do.
-  int64_t most = options.max_tokens;
-  if (most == 0 && listed_) most = modules_.max_tokens > 0 ? modules_.max_tokens : usual_tokens_;
-  if (most == 0 && second) most = usual_tokens_;
-  const bool cuts = most > 0 || listed_ || second.has_value();
-  if (cuts && positions > 0) most = most > 0 ? std::min(most, positions) : positions;
+  const int64_t most = MostTokens(model, second.has_value(), options);
   EncodedText text;
   const std::string prepared = Prepared(tokenizer, first);
   if (!second && tokenizer.row_template(false) == nullptr) {
     TESSERA_ASSIGN_OR_RETURN(text.ids, EncodePrompt(tokenizer, model.config(), prepared));
-    if (most > 0 && std::ssize(text.ids) > most) {
-      const auto surplus = std::ssize(text.ids) - most;
-      text.ids.erase(cuts_begin_ ? text.ids.begin() : text.ids.end() - surplus,
-                     cuts_begin_ ? text.ids.begin() + surplus : text.ids.end());
-    }
+    Cut(most, &text.ids);
   } else {
     std::optional<std::string> other;
     if (second) other = Prepared(tokenizer, *second);
@@ -401,12 +397,35 @@ StatusOr<EncodedText> TextEncoder::RowOf(const Model& model, const data::Tokeniz
                                    [](int32_t type) { return type != 0; });
     if (typed) text.types.assign(row.token_type_ids.begin(), row.token_type_ids.end());
   }
-  if (text.ids.empty()) return InvalidArgument("must not be empty");
-  if (positions > 0 && std::ssize(text.ids) > positions) {
-    return InvalidArgument("has ", text.ids.size(), " tokens; the model has ", positions,
-                           " positions");
-  }
+  TESSERA_RETURN_IF_ERROR(CheckSize(model, options.adapter, text.ids));
   return text;
+}
+
+int64_t TextEncoder::MostTokens(const Model& model, bool pair, const TextOptions& options) const {
+  const int64_t positions = model.positions_left(options.adapter);
+  // Where nothing says how long texts are, what the model cannot read is refused; pairs are cut, as
+  // all rerankers do.
+  int64_t most = options.max_tokens;
+  if (most == 0 && listed_) most = modules_.max_tokens > 0 ? modules_.max_tokens : usual_tokens_;
+  if (most == 0 && pair) most = usual_tokens_;
+  const bool cuts = most > 0 || listed_ || pair;
+  if (cuts && positions > 0) most = most > 0 ? std::min(most, positions) : positions;
+  return most;
+}
+
+void TextEncoder::Cut(int64_t most, std::vector<int64_t>* ids) const {
+  const int64_t surplus = std::ssize(*ids) - most;
+  if (most == 0 || surplus <= 0) return;
+  ids->erase(cuts_begin_ ? ids->begin() : ids->end() - surplus,
+             cuts_begin_ ? ids->begin() + surplus : ids->end());
+}
+
+StatusOr<EncodedText> TextEncoder::IdsOf(const Model& model, std::vector<int64_t> ids,
+                                         const TextOptions& options) const {
+  EncodedText row = {.ids = std::move(ids)};
+  Cut(MostTokens(model, /*pair=*/false, options), &row.ids);
+  TESSERA_RETURN_IF_ERROR(CheckSize(model, options.adapter, row.ids));
+  return row;
 }
 
 StatusOr<EncodedText> TextEncoder::TextOf(const Model& model, const data::Tokenizer& tokenizer,

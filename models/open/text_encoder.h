@@ -88,6 +88,9 @@ class TextEncoder {
   StatusOr<EncodedText> PairOf(const Model& model, const data::Tokenizer& tokenizer,
                                std::string_view query, std::string_view document,
                                const TextOptions& options = {}) const;
+  // The row of ids, cut where a text's would be. The prompt of the options is not theirs.
+  StatusOr<EncodedText> IdsOf(const Model& model, std::vector<int64_t> ids,
+                              const TextOptions& options = {}) const;
 
   // The vector of each row, with the bits that it has alone. InvalidArgument for ids that the model
   // does not take.
@@ -105,6 +108,9 @@ class TextEncoder {
   StatusOr<EncodedText> RowOf(const Model& model, const data::Tokenizer& tokenizer,
                               std::string_view first, std::optional<std::string_view> second,
                               const TextOptions& options) const;
+  // So many tokens at most, what is longer is cut; 0: nothing is.
+  int64_t MostTokens(const Model& model, bool pair, const TextOptions& options) const;
+  void Cut(int64_t most, std::vector<int64_t>* ids) const;
 
   SentenceModules modules_ = {
       .steps = {{.kind = SentenceStep::Kind::kPool}, {.kind = SentenceStep::Kind::kNormalise}}};

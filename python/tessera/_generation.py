@@ -23,6 +23,8 @@ Schema = Union[None, str, Mapping[str, Any]]
 # A text, a number, or what JSON has for it.
 Setting = Union[None, str, bool, int, float, Sequence[Any], Mapping[Any, Any]]
 
+# Settings whose values are texts. The library reads them as they are; other lists are JSON.
+_TEXTS = ("stop_strings", "stop")
 _ENDS = (None, "length", "end_of_text", "stop")
 
 
@@ -376,19 +378,26 @@ def options_of(
         logprobs=0 if logprobs is None else logprobs or -1,
     )
     for name, value in settings.items():
-        for text in _texts_of(value):
+        for text in _texts_of(name, value):
             call("tsr_generate_options_set", byref(options), utf8(name), utf8(text))
     return options
 
 
-def _texts_of(value: Setting) -> list[str]:
-    if value is None:
-        return []
-    if isinstance(value, str):
-        return [value]
-    if isinstance(value, (list, tuple)) and value and all(isinstance(one, str) for one in value):
-        return list(value)
-    return [json.dumps(value, default=_number_of)]
+def _texts_of(name: str, value: Setting) -> list[str]:
+    """The values that the library is given one after the other; none: the setting is not set."""
+    if name not in _TEXTS:
+        if value is None or isinstance(value, str):
+            return [] if value is None else [value]
+        return [json.dumps(value, default=_number_of)]
+    texts: Any = value.tolist() if hasattr(value, "tolist") else value  # NumPy's
+    if texts is None or isinstance(texts, str):
+        texts = [] if texts is None else [texts]
+    if not isinstance(texts, (list, tuple)):
+        raise Error(f"{name}: {value!r} is no text and no list of texts", Code.INVALID_ARGUMENT)
+    for one in texts:
+        if not isinstance(one, str):
+            raise Error(f"{name}: {one!r} is no text", Code.INVALID_ARGUMENT)
+    return list(texts)
 
 
 def _number_of(value: Any) -> Any:

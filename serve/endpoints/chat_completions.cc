@@ -41,17 +41,17 @@ struct ChatRequest {
   std::vector<int64_t> marks = {};  // the special tokens among those that `reading` looks for
 };
 
-// `content` as one text: templates get no list of parts, and an empty text of an answer that only
-// calls tools, which clients leave out.
+// `content` as one text: templates get no list of parts, and an empty text where clients write null
+// (templates would print "None") or leave out what an answer says that only calls tools.
 StatusOr<ordered_json> WithTextContent(ordered_json messages) {
   if (!messages.is_array()) return InvalidArgument("must be a list of messages");
   for (ordered_json& message : messages) {
-    if (message.is_object() && message.contains("tool_calls") &&
-        message.value("content", ordered_json()).is_null()) {
-      message["content"] = "";
-    }
-    const auto content = message.is_object() ? message.find("content") : message.end();
-    if (content == message.end() || !content->is_array()) continue;
+    if (!message.is_object()) continue;
+    if (message.contains("tool_calls") && !message.contains("content")) message["content"] = "";
+    const auto content = message.find("content");
+    if (content == message.end()) continue;
+    if (content->is_null()) *content = "";
+    if (!content->is_array()) continue;
     std::string text;
     for (const ordered_json& part : *content) {
       const bool is_text = part.is_object() && part.value("type", ordered_json()) == "text" &&

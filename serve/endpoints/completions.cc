@@ -6,6 +6,8 @@
 #include <utility>
 
 #include "base/utf8.h"
+#include "data/tokenizer/streaming_decoder.h"
+#include "models/text_format.h"
 #include "serve/answer.h"
 #include "serve/endpoints/endpoints.h"
 #include "serve/text_fields.h"
@@ -23,11 +25,11 @@ constexpr size_t kMostPrompts = 2048;
 struct Prompt {
   models::Shared<std::vector<int64_t>> ids = {};
   std::string text = {};  // for `echo`
+  models::Shared<models::GenerationConfig> config = {};
 };
 
 struct CompletionRequest {
   std::vector<Prompt> prompts;
-  models::Shared<models::GenerationConfig> config = {};
   std::shared_ptr<const models::TokenGrammar> grammar = nullptr;
   int adapter = 0;
   int64_t choices = 1;  // of each prompt
@@ -111,7 +113,11 @@ StatusOr<CompletionRequest> ReadCompletion(Service& service, Fields& fields) {
   TESSERA_RETURN_IF_ERROR(fields.Finish());
   // What must fit a grammar is written without the beams that a folder may ask for.
   if (request.grammar != nullptr) asked["num_beams"] = 1;
-  TESSERA_ASSIGN_OR_RETURN(request.config, ConfigOf(served, asked));
+  TESSERA_ASSIGN_OR_RETURN(const models::Shared<models::GenerationConfig> config,
+                           ConfigOf(served, asked));
+  for (Prompt& prompt : request.prompts) {
+    prompt.config = ConfigBehindPrompt(served, asked, config, *prompt.ids, request.adapter);
+  }
   return request;
 }
 
@@ -119,18 +125,75 @@ int64_t Characters(std::string_view text) {
   return std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xc0) != 0x80; });
 }
 
+// Where the tokens of a text begin, in characters of the answer. A token that continues a character
+// begins where the character does.
+class TextOffsets {
+ public:
+  // `offset`: of the first token. `follows_text`: as the decoder has it.
+  TextOffsets(const data::Tokenizer& tokenizer, int64_t offset, bool follows_text)
+      : tokenizer_(tokenizer),
+        decoder_(tokenizer, {.skip_special = true}, follows_text),
+        begin_(offset),
+        end_(offset) {}
+
+  // Passes over a token and returns the text that is certain now. `shown`: a special token's, too.
+  std::string Pass(int64_t id, bool shown = false) {
+    const auto token = static_cast<int32_t>(id);
+    const std::string text = shown ? decoder_.PushShown(token) : decoder_.Push(token);
+    const std::string valid = ReplaceInvalidUtf8(text);
+    begin_ = end_;
+    end_ += Characters(valid);
+    // Whole characters begin behind what the decoder had held back.
+    const std::string_view own = tokenizer_.TokenBytes(token);
+    const bool whole = FindInvalidUtf8(own) == kNoInvalidUtf8 && text.ends_with(own);
+    if (whole && !own.empty()) begin_ = end_ - Characters(own);
+    return valid;
+  }
+  // Of the token that was passed over last.
+  int64_t begin() const { return begin_; }
+
+ private:
+  const data::Tokenizer& tokenizer_;
+  data::StreamingDecoder decoder_;
+  int64_t begin_, end_;
+};
+
+// Of the tokens of a prompt in its echo. The echo shows special tokens that the prompt was given
+// with, and not those that the tokenizer added.
+std::vector<int64_t> OffsetsInEcho(const data::Tokenizer& tokenizer, const Prompt& prompt) {
+  TextOffsets at(tokenizer, 0, /*follows_text=*/false);
+  std::string_view rest = prompt.text;
+  // Of a tokenizer that changes its texts the tokens may have more characters.
+  const int64_t most = Characters(rest);
+  std::vector<int64_t> offsets;
+  for (const int64_t id : *prompt.ids) {
+    const auto token = static_cast<int32_t>(id);
+    const bool shown = tokenizer.IsSpecial(token) && rest.starts_with(tokenizer.TokenBytes(token));
+    rest.remove_prefix(std::min(at.Pass(id, shown).size(), rest.size()));
+    offsets.push_back(std::min(at.begin(), most));
+  }
+  return offsets;
+}
+
+// Whether the new text continues a text, and not a special token.
+bool FollowsText(const ServedModel& served, const std::vector<int64_t>& prompt) {
+  const std::vector<int64_t> begin = BeginOfText(served, prompt);
+  return !begin.empty() && !served.tokenizer.IsSpecial(static_cast<int32_t>(begin.back()));
+}
+
 // Tokens with their log-probabilities, as they come: as text, which takes a fraction of a tree.
 class Logprobs {
  public:
   explicit Logprobs(const data::Tokenizer& tokenizer) : tokenizer_(tokenizer) {}
 
-  // A token without any, as the first of a prompt is.
-  void Add(int64_t id) { Add(id, nullptr, nullptr); }
-  void Add(const TokenScores& scores) {
+  // A token without any, as the first of a prompt is. `offset`: where it begins in the text.
+  void Add(int64_t id, int64_t offset) { Add(id, offset, nullptr, nullptr); }
+  void Add(const TokenScores& scores, int64_t offset) {
     ordered_json top = ordered_json::object();
     for (const auto& [id, log_p] : scores.likeliest) top.emplace(TokenText(tokenizer_, id), log_p);
     if (!scores.likeliest.empty()) top.emplace(TokenText(tokenizer_, scores.id), scores.log_p);
-    Add(scores.id, scores.log_p, scores.likeliest.empty() ? ordered_json() : std::move(top));
+    Add(scores.id, offset, scores.log_p,
+        scores.likeliest.empty() ? ordered_json() : std::move(top));
   }
   // That it takes.
   size_t bytes() const {
@@ -148,17 +211,14 @@ class Logprobs {
     if (!list->empty()) *list += ',';
     *list += JsonText(value);
   }
-  void Add(int64_t id, const ordered_json& log_p, const ordered_json& top) {
-    const std::string text = TokenText(tokenizer_, id);
-    Append(offset_, &offsets_);
-    if (!tokenizer_.IsSpecial(static_cast<int32_t>(id))) offset_ += Characters(text);
-    Append(text, &tokens_);
+  void Add(int64_t id, int64_t offset, const ordered_json& log_p, const ordered_json& top) {
+    Append(offset, &offsets_);
+    Append(TokenText(tokenizer_, id), &tokens_);
     Append(log_p, &log_ps_);
     Append(top, &tops_);
   }
 
   const data::Tokenizer& tokenizer_;
-  int64_t offset_ = 0;
   std::string tokens_, log_ps_, tops_, offsets_;
 };
 
@@ -170,8 +230,13 @@ class Completions : public Answer {
         id_(service.NewId("cmpl")),
         model_(service.NameOf(request_.adapter)),
         created_(std::time(nullptr)) {
+    const ServedModel& served = service.served();
     for (size_t i = 0; i < NumTexts(); ++i) {
-      texts_.push_back({.logprobs = Logprobs(service.served().tokenizer)});
+      const Prompt& prompt = PromptOfText(i);
+      const int64_t echoed = request_.echo ? Characters(prompt.text) : 0;
+      const bool follows_text = request_.logprobs >= 0 && FollowsText(served, *prompt.ids);
+      texts_.push_back({.logprobs = Logprobs(served.tokenizer),
+                        .offsets = TextOffsets(served.tokenizer, echoed, follows_text)});
     }
   }
 
@@ -179,7 +244,7 @@ class Completions : public Answer {
     std::vector<TextRequest> texts;
     for (size_t i = 0; i < NumTexts(); ++i) {
       texts.push_back({.prompt = PromptOfText(i).ids,
-                       .config = request_.config,
+                       .config = PromptOfText(i).config,
                        .row = static_cast<int64_t>(i),
                        .adapter = request_.adapter,
                        .score_prompt = request_.echo && request_.logprobs >= 0,
@@ -196,7 +261,7 @@ class Completions : public Answer {
       if (!Keep(PromptOfText(i).text.size())) return;
       text.whole = PromptOfText(i).text;
       text.finish = "length";
-      prompt_tokens_ += std::ssize(*PromptOfText(i).ids);
+      if (IsFirstOfPrompt(i)) prompt_tokens_ += std::ssize(*PromptOfText(i).ids);
       if (streams()) SendChoice(i, text.whole, text.finish);
     }
     Finish();
@@ -207,8 +272,14 @@ class Completions : public Answer {
     Text& text = texts_[i];
     // An empty prompt begins with a token of the model's own, which is not shown.
     const std::vector<int64_t>& ids = *PromptOfText(i).ids;
-    if (!ids.empty()) text.logprobs.Add(ids[0]);
-    for (const TokenScores& token : scores) text.logprobs.Add(token);
+    const std::vector<int64_t> offsets =
+        OffsetsInEcho(service().served().tokenizer, PromptOfText(i));
+    if (!ids.empty()) text.logprobs.Add(ids[0], 0);
+    for (size_t k = 0; k < scores.size(); ++k) {
+      // The model may have completed the prompt with tokens that the echo lacks.
+      const bool own = k + 1 >= offsets.size();
+      text.logprobs.Add(scores[k], own ? text.offsets.begin() : offsets[k + 1]);
+    }
     Keep(text.logprobs.bytes());
   }
 
@@ -216,7 +287,10 @@ class Completions : public Answer {
     Text& text = texts_[i];
     if (request_.token_ids) text.ids.push_back(id);
     const size_t before = text.logprobs.bytes();
-    if (scores != nullptr) text.logprobs.Add(*scores);
+    if (scores != nullptr) {
+      text.offsets.Pass(id);
+      text.logprobs.Add(*scores, text.offsets.begin());
+    }
     Keep(piece.size() + text.logprobs.bytes() - before);
     if (!streams()) return;
     const std::string shown = Echoed(i) + ReplaceInvalidUtf8(piece);
@@ -231,7 +305,7 @@ class Completions : public Answer {
     const std::string echoed = Echoed(i);
     if (!Keep(echoed.size())) return;
     if (!streams()) text.whole = echoed + ReplaceInvalidUtf8(result.text);
-    if (i % static_cast<size_t>(request_.choices) == 0) prompt_tokens_ += std::ssize(result.prompt);
+    if (IsFirstOfPrompt(i)) prompt_tokens_ += std::ssize(result.prompt);
     made_tokens_ += std::ssize(result.ids);
     if (streams()) SendChoice(i, echoed, text.finish);
   }
@@ -251,6 +325,7 @@ class Completions : public Answer {
  private:
   struct Text {
     Logprobs logprobs;
+    TextOffsets offsets;  // of new tokens
     std::string whole = {};
     const char* finish = nullptr;
     bool echoed = false;
@@ -264,6 +339,8 @@ class Completions : public Answer {
   const Prompt& PromptOfText(size_t i) const {
     return request_.prompts[i / static_cast<size_t>(request_.choices)];
   }
+  // A prompt counts once, however many texts continue it.
+  bool IsFirstOfPrompt(size_t i) const { return i % static_cast<size_t>(request_.choices) == 0; }
   // The prompt, once, where it is asked for.
   std::string Echoed(size_t i) {
     if (!request_.echo || std::exchange(texts_[i].echoed, true)) return "";

@@ -39,15 +39,8 @@ StatusOr<models::EncodedText> RowOf(const ServedModel& served, const ordered_jso
                                   options);
   }
   if (!input.is_array()) return InvalidArgument("must be texts, or lists of token ids");
-  models::EncodedText row;
-  TESSERA_ASSIGN_OR_RETURN(row.ids, PromptIds(served, input));
-  const int64_t positions = served.model.positions_left(options.adapter);
-  if (row.ids.empty()) return InvalidArgument("must not be empty");
-  if (positions > 0 && std::ssize(row.ids) > positions) {
-    return InvalidArgument("has ", row.ids.size(), " tokens; the model has ", positions,
-                           " positions");
-  }
-  return row;
+  TESSERA_ASSIGN_OR_RETURN(std::vector<int64_t> ids, PromptIds(served, input));
+  return served.encoder->IdsOf(served.model, std::move(ids), options);
 }
 
 std::string EmbeddingJson(const std::vector<float>& embedding, bool base64) {

@@ -99,6 +99,7 @@ TEST_F(ServeJsonTest, TextsFitTheirFormat) {
                          {"temperature", 1.5},
                          {"response_format", JsonSchema(kPerson, seed % 2 == 0)}};
     const ordered_json choice = Post(client, kCompletions, body)["choices"][0];
+    EXPECT_EQ(choice["finish_reason"], "stop") << choice;
     const auto person = ordered_json::parse(choice["text"].get<std::string>(), nullptr, false);
     ASSERT_TRUE(person.is_object()) << choice;
     EXPECT_TRUE(person["name"].is_string() && person["age"].is_number_integer()) << person;
@@ -119,6 +120,18 @@ TEST_F(ServeJsonTest, TextsFitTheirFormat) {
   }
   Post(client, kCompletions,
        {{"prompt", "red"}, {"max_tokens", 2}, {"response_format", {{"type", "text"}}}});
+  // An integer beyond 64 bits, as the body spells it.
+  const std::string digits = "123456789012345678901234567890";
+  const HttpResponse large = Send(
+      client, {.method = "POST",
+               .path = kCompletions,
+               .body = R"({"prompt":"red","max_tokens":60,"response_format":{"type":"json_schema",)"
+                       R"("json_schema":{"name":"n","schema":{"const":)" +
+                       digits + "}}}}"});
+  ASSERT_EQ(large.status, 200) << large.body;
+  const auto said = ordered_json::parse(large.body);
+  EXPECT_NE(said["choices"][0]["text"].get<std::string>().find(digits), std::string::npos) << said;
+  EXPECT_EQ(said["choices"][0]["finish_reason"], "stop");
 }
 
 TEST_F(ServeJsonTest, ATextThatIsTooShortIsABeginning) {

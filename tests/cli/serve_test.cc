@@ -232,6 +232,77 @@ TEST_F(ServeTest, LogProbabilitiesAreThoseOfAForwardPass) {
   }
 }
 
+TEST_F(ServeTest, OffsetsAreCharactersOfTheText) {
+  const Server server(Model("gpt"), Path("log"));
+  HttpClient client = server.Client();
+  const std::string end = "<|endoftext|>";
+  const json body = {{"logprobs", 0}, {"max_tokens", 3}, {"logit_bias", {{"66", 100}}}};
+  struct Case {
+    json prompt;
+    bool echo;
+    std::string text;
+    std::vector<int> offsets;
+  };
+  for (const Case& c : std::vector<Case>{
+           // Two bytes are one character.
+           {"\u00e9 a", true, "\u00e9 aBBB", {0, 0, 1, 2, 3, 4, 5}},
+           {"\u00e9 a", false, "BBB", {0, 1, 2}},
+           // Special tokens where the echo shows them; half a character is one in the text.
+           {{256, 'a', 256, 'b'}, true, end + "a" + end + "bBBB", {0, 13, 14, 27, 28, 29, 30}},
+           {{'a', 0xc3, 'b'}, true, "a\uFFFDbBBB", {0, 1, 2, 3, 4, 5}},
+           {{256, 'a'}, false, "BBB", {0, 1, 2}}}) {
+    json asked = body;
+    asked["prompt"] = c.prompt;
+    asked["echo"] = c.echo;
+    const json choice = Post(client, "/v1/completions", asked)["choices"][0];
+    EXPECT_EQ(choice["text"], c.text);
+    EXPECT_EQ(choice["logprobs"]["text_offset"], json(c.offsets)) << choice;
+    json streamed = json::array();
+    for (const json& event : Stream(client, "/v1/completions", asked)) {
+      const json more = event["choices"][0]["logprobs"]["text_offset"];
+      streamed.insert(streamed.end(), more.begin(), more.end());
+    }
+    EXPECT_EQ(streamed, json(c.offsets));
+  }
+  // New tokens that are parts of characters: the halves of one, and one that has no second half.
+  json halves = body;
+  halves["prompt"] = "a";
+  halves["logit_bias"] = {{std::to_string(0xc3), 100}};
+  const json choice = Post(client, "/v1/completions", halves)["choices"][0];
+  EXPECT_EQ(choice["text"], "\uFFFD\uFFFD\uFFFD");
+  EXPECT_EQ(choice["logprobs"]["text_offset"], (json{0, 0, 1}));
+}
+
+// What a folder asks for fits every prompt; what a request asks for is refused where it does not.
+TEST_F(ServeTest, TheFoldersLengthIsCutToTheRoom) {
+  const std::string folder = Path("long");
+  std::filesystem::copy(Model("gpt"), folder);
+  std::ofstream(folder + "/generation_config.json") << R"({"max_new_tokens": 510})";
+  const Server server(folder, Path("log"));
+  HttpClient client = server.Client();
+  const json asked = {{"prompt", {std::string(500, 'a'), std::string(505, 'a'), "a"}},
+                      {"n", 2},
+                      {"temperature", 0},
+                      {"logit_bias", {{"256", -100}}}};
+  const json answer = Post(client, "/v1/completions", asked);
+  EXPECT_EQ(answer["usage"]["completion_tokens"], 2 * (12 + 7 + 510));
+  EXPECT_EQ(answer["choices"][0]["finish_reason"], "length");
+  json refused = asked;
+  refused["max_tokens"] = 510;
+  const HttpResponse response =
+      Send(client, {.method = "POST", .path = "/v1/completions", .body = refused.dump()});
+  EXPECT_EQ(response.status, 400);
+  EXPECT_NE(response.body.find("with 510 new ones it exceeds"), std::string::npos) << response.body;
+  // There is no room at all.
+  refused.erase("max_tokens");
+  refused["prompt"] = std::string(512, 'a');
+  const HttpResponse full =
+      Send(client, {.method = "POST", .path = "/v1/completions", .body = refused.dump()});
+  EXPECT_EQ(full.status, 400);
+  EXPECT_NE(full.body.find("has 512 tokens; the model has 512 positions"), std::string::npos)
+      << full.body;
+}
+
 TEST_F(ServeTest, SeveralChoicesEchoAndStop) {
   const Server server(Model("gpt"), Path("log"));
   HttpClient client = server.Client();
@@ -249,6 +320,11 @@ TEST_F(ServeTest, SeveralChoicesEchoAndStop) {
   EXPECT_EQ(answer["usage"],
             (json{{"prompt_tokens", 6}, {"completion_tokens", 48}, {"total_tokens", 54}}));
   EXPECT_EQ(Post(client, "/v1/completions", sampled)["choices"], answer["choices"]);
+  // The same count where nothing is written.
+  json echo = sampled;
+  echo["max_tokens"] = 0;
+  EXPECT_EQ(Post(client, "/v1/completions", echo)["usage"],
+            (json{{"prompt_tokens", 6}, {"completion_tokens", 0}, {"total_tokens", 6}}));
 
   // What stops a text is not in it.
   const std::string whole = Post(client, "/v1/completions",
@@ -298,6 +374,17 @@ TEST_F(ServeTest, Conversations) {
   const json& first = scored["choices"][0]["logprobs"]["content"][0];
   EXPECT_EQ(first["top_logprobs"].size(), 3u);
   EXPECT_EQ(first["logprob"], first["top_logprobs"][0]["logprob"]);
+
+  // An answer that says nothing, as clients write it.
+  json silent = asked;
+  silent["messages"] = {{{"role", "user"}, {"content", "red"}},
+                        {{"role", "assistant"}, {"content", ""}},
+                        {{"role", "user"}, {"content", "blue"}}};
+  const json empty = Post(client, "/v1/chat/completions", silent);
+  silent["messages"][1]["content"] = nullptr;
+  const json null = Post(client, "/v1/chat/completions", silent);
+  EXPECT_EQ(null["usage"], empty["usage"]);
+  EXPECT_EQ(null["choices"], empty["choices"]);
 
   // ChatGLM's own.
   const json glm =

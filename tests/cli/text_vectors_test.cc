@@ -121,6 +121,25 @@ TEST_F(TextVectorsTest, FilesAndServerHaveTheSameVectors) {
   EXPECT_EQ(asked({{"prompt_name", "query"}}), query);
   EXPECT_EQ(asked({{"dimensions", 3}}), with({"--dimensions", "3"}, 3));
   EXPECT_EQ(asked({{"normalize", false}}), with({"--normalize", "false"}, 16));
+  // Ids are cut as texts are: where the request says so, and to what the folder's model reads.
+  const auto of_ids = [&](std::vector<int64_t> ids, json more) {
+    more["input"] = ids;
+    return Answer(server, "/v1/embeddings", more, 200);
+  };
+  const std::vector<int64_t> ids = {2, 4, 5, 6, 4, 5, 6, 4, 5, 6, 4, 5};
+  std::vector<int64_t> longer = ids;
+  longer.resize(20, 3);
+  const json cut = of_ids(ids, {{"truncate_prompt_tokens", 3}});
+  EXPECT_EQ(cut["data"], of_ids({2, 4, 5}, {})["data"]);
+  EXPECT_EQ(cut["usage"]["prompt_tokens"], 3);
+  EXPECT_EQ(of_ids(longer, {})["data"], of_ids(ids, {})["data"]);
+  fs::remove(folder + "/modules.json");
+  const RunningServe unlisted(folder, Path("unlisted"));
+  EXPECT_EQ(Answer(unlisted, "/v1/embeddings", {{"input", longer}}, 400)["error"]["message"],
+            "input 0: has 20 tokens; the model has 12 positions");
+  EXPECT_EQ(Answer(unlisted, "/v1/embeddings", {{"input", longer}, {"truncate_prompt_tokens", 12}},
+                   200)["usage"]["total_tokens"],
+            12);
   EXPECT_EQ(Answer(server, "/v1/embeddings", {{"input", "a"}, {"prompt_name", "x"}},
                    400)["error"]["message"],
             "prompt_name: the model has no prompt 'x'; it has query");

@@ -158,6 +158,24 @@ class ModelTest(unittest.TestCase):
         stopped = self.model.generate_texts("Hi", max_new_tokens=9, logit_bias={65: 100},
                                             stop_strings=["no", "AAA"])
         self.assertEqual(stopped[0].end, "stop")
+        for name in "stop_strings", "stop":
+            self.assertEqual(stopped, self.model.generate_texts(
+                "Hi", max_new_tokens=9, logit_bias={65: 100}, **{name: ("no", "AAA")}))
+            for value in [], (), None:
+                # A text of "[]" alone, which must not be looked for.
+                text = self.model.generate(
+                    "Hi", max_new_tokens=9, json_schema={"const": []},
+                    logit_bias={ord(blank): -100 for blank in " \t\n\r"}, **{name: value})
+                self.assertEqual(text, "[]")
+            for value, wrong in [(["a", 5], 5), ([5], 5), ([["a"]], ["a"]), ([None], None)]:
+                with self.assertRaises(tessera.Error) as caught:
+                    self.model.generate("Hi", max_new_tokens=1, **{name: value})
+                self.assertEqual(str(caught.exception), f"{name}: {wrong!r} is no text")
+            with self.assertRaises(tessera.Error) as caught:
+                self.model.generate("Hi", max_new_tokens=1, **{name: 5})
+            self.assertEqual(str(caught.exception), f"{name}: 5 is no text and no list of texts")
+        with self.assertRaises(tessera.Error):  # not the last of them alone
+            self.model.generate("Hi", max_new_tokens=1, suppress_tokens=["65", "66"])
         several = self.model.generate_texts("Hi", max_new_tokens=4, do_sample=True, seed=3,
                                             num_return_sequences=3)
         self.assertEqual(len(several), 3)

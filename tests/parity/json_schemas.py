@@ -292,9 +292,9 @@ def check_model(tessera, model, count, seed):
                 continue
             choice = said["choices"][0]
             if choice["finish_reason"] != "stop":
-                try:  # the last token may complete the text
+                try:  # a text that the last token completes ends with "stop", too
                     validator.validate(json.loads(choice["text"]))
-                    complete += 1
+                    wrong.append((schema, f"{choice['text']} is complete and ends with {choice['finish_reason']}"))
                 except (ValueError, jsonschema.ValidationError):
                     cut += 1
                 continue

@@ -206,10 +206,9 @@ class Rules {
   // The values of enum and const that fit what the schema says beside them.
   Status AddValues(const Facts& facts, const Schemas& schemas, Nfa* nfa, int end) {
     for (const ordered_json& value : *facts.values) {
-      if (value.is_number()) {
+      if (const auto number = NumberOf(value)) {
         TESSERA_ASSIGN_OR_RETURN(const Dfa numbers, NumberAutomaton(facts));
-        const auto plain = Decimal::Parse(value.dump());
-        if (plain && !numbers.Accepts(CodePoints(plain->ToText()))) continue;
+        if (!numbers.Accepts(CodePoints(number->ToText()))) continue;
       } else if (value.is_string() && facts.restricts_text()) {
         const auto characters = CodePoints(value.get<std::string>());
         const auto length = std::ssize(characters);

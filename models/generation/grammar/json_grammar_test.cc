@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "base/json_ordered.h"
 #include "nlohmann/json.hpp"
 
 namespace tessera::models {
@@ -14,7 +15,7 @@ namespace {
 using nlohmann::ordered_json;
 
 ByteGrammar GrammarFor(const std::string& schema) {
-  auto grammar = JsonSchemaGrammar(ordered_json::parse(schema), "schema");
+  auto grammar = JsonSchemaGrammar(*ParseOrderedJson(schema, "schema"), "schema");
   EXPECT_TRUE(grammar.ok()) << schema << ": " << Message(grammar.status());
   return grammar.ok() ? *std::move(grammar) : JsonValueGrammar();
 }
@@ -25,7 +26,7 @@ bool Accepts(const ByteGrammar& grammar, std::string_view text) {
 }
 
 std::string FailureOf(const std::string& schema) {
-  const auto grammar = JsonSchemaGrammar(ordered_json::parse(schema), "schema");
+  const auto grammar = JsonSchemaGrammar(*ParseOrderedJson(schema, "schema"), "schema");
   EXPECT_FALSE(grammar.ok()) << schema;
   return Message(grammar.status());
 }
@@ -143,6 +144,37 @@ TEST(JsonGrammarTest, Constants) {
       {R"({"type":"integer","minimum":3,"enum":[1,4,"x",5.5]})", {"4"}, {"1", R"("x")", "5.5"}},
       {R"({"type":"string","maxLength":1,"enum":["a","bb"]})", {R"("a")"}, {R"("bb")"}},
   });
+}
+
+TEST(JsonGrammarTest, IntegersBeyond64Bits) {
+  Check({
+      {R"({"const":123456789012345678901234567890})",
+       {"123456789012345678901234567890"},
+       {"123456789012345678901234567891", "1.2345678901234568e+29", R"({"bytes":[]})"}},
+      {R"({"type":"integer","enum":[[18446744073709551616],18446744073709551617,-99999999999999999999]})",
+       {"18446744073709551617", "-99999999999999999999"},
+       {"18446744073709551616", "[18446744073709551616]"}},
+      {R"({"type":"array","enum":[[18446744073709551616],18446744073709551617]})",
+       {"[18446744073709551616]"},
+       {"18446744073709551617"}},
+      {R"({"minimum":18446744073709551617,"enum":[18446744073709551616,18446744073709551618]})",
+       {"18446744073709551618"},
+       {"18446744073709551616"}},
+      {R"({"type":"integer","minimum":18446744073709551616,"maximum":18446744073709551700})",
+       {"18446744073709551616", "18446744073709551699"},
+       {"18446744073709551615", "18446744073709551701", "1"}},
+      {R"({"type":"number","exclusiveMinimum":-18446744073709551616,"exclusiveMaximum":-18446744073709551610})",
+       {"-18446744073709551615", "-18446744073709551610.5"},
+       {"-18446744073709551616", "-18446744073709551610", "0"}},
+      {R"({"type":"array","maxItems":18446744073709551616})", {"[]", "[1,2]"}, {"1"}},
+      // However it is written, it is one number.
+      {R"({"const":100000000000000000000,"enum":[1e20,7]})", {"100000000000000000000"}, {"7"}},
+  });
+  EXPECT_EQ(FailureOf(R"({"multipleOf":18446744073709551616})"),
+            "schema: 'multipleOf': is supported for whole numbers up to 10000, not "
+            "18446744073709551616");
+  EXPECT_EQ(FailureOf(R"({"type":18446744073709551616})"),
+            "schema: 'type': there is no type 18446744073709551616");
 }
 
 TEST(JsonGrammarTest, Objects) {

@@ -3,6 +3,7 @@
 
 #include <utility>
 
+#include "base/json_ordered.h"
 #include "models/generation/grammar/json_characters.h"
 #include "nlohmann/json.hpp"
 
@@ -18,7 +19,7 @@ constexpr int kDeepestConstant = 200;
 int AddConstant(const ordered_json& value, int indent, Nfa* nfa, int from, int depth) {
   if (depth > kDeepestConstant) return -1;
   if (value.is_string()) return AddJsonQuoted(value.get<std::string>(), nfa, from);
-  if (!value.is_structured()) return nfa->Text(from, value.dump());
+  if (!value.is_structured()) return nfa->Text(from, JsonScalar(value));
   const bool object = value.is_object();
   int at = nfa->Add();
   AddJsonSpace(indent, nfa, nfa->Text(from, object ? "{" : "["), at);
@@ -75,6 +76,11 @@ int AddJsonColon(Nfa* nfa, int from) {
   nfa->Empty(colon, value);
   nfa->Edge(colon, ' ', value);
   return value;
+}
+
+std::string JsonScalar(const ordered_json& value) {
+  const std::string_view digits = BigInteger(value);
+  return digits.empty() ? value.dump() : std::string(digits);
 }
 
 int AddJsonConstant(const ordered_json& value, int indent, Nfa* nfa, int from) {

@@ -27,6 +27,9 @@ Nfa JsonIndent();
 // `indent` says.
 void AddJsonSpace(int indent, Nfa* nfa, int from, int to);
 
+// A scalar as JSON, integers beyond 64 bits (base/json_ordered.h) with all their digits.
+std::string JsonScalar(const nlohmann::ordered_json& value);
+
 // Each returns the state behind.
 int AddJsonQuoted(const std::string& text, Nfa* nfa, int from);
 int AddJsonColon(Nfa* nfa, int from);

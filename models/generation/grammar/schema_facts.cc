@@ -5,6 +5,8 @@
 #include <array>
 #include <memory>
 
+#include "base/json_ordered.h"
+#include "models/generation/grammar/json_syntax.h"
 #include "models/generation/grammar/pattern.h"
 
 namespace tessera::models {
@@ -73,8 +75,15 @@ unsigned KindOf(const ordered_json& value) {
   if (value.is_string()) return F::kString;
   if (value.is_array()) return F::kArray;
   if (value.is_object()) return F::kObject;
-  const auto decimal = Decimal::Parse(value.dump());
+  const auto decimal = NumberOf(value);
   return decimal && decimal->fraction.empty() ? F::kInteger : F::kFraction;
+}
+
+// As JSON Schema has it: numbers by what they are, however they are written.
+bool AreEqual(const ordered_json& a, const ordered_json& b) {
+  const auto number = NumberOf(a);
+  const auto other = NumberOf(b);
+  return number && other ? number->Compare(*other) == 0 : a == b;
 }
 
 bool IsFalse(const Schemas& schemas) {
@@ -131,6 +140,11 @@ void Lower(const std::optional<T>& bound, std::optional<T>* most) {
 }
 
 }  // namespace
+
+std::optional<Decimal> NumberOf(const ordered_json& value) {
+  if (!value.is_number() && BigInteger(value).empty()) return std::nullopt;
+  return Decimal::Parse(JsonScalar(value));
+}
 
 // One set of schemas on its way to facts: what is still to be read, and what was.
 class SchemaReader::Merge {
@@ -226,7 +240,7 @@ class SchemaReader::Merge {
       for (const ordered_json& name : list) {
         const auto found = name.is_string() ? Types().find(name.get<std::string>()) : Types().end();
         if (found == Types().end()) {
-          return Malformed(schema, "type", "there is no type ", name.dump());
+          return Malformed(schema, "type", "there is no type ", JsonScalar(name));
         }
         kinds |= found->second;
       }
@@ -249,7 +263,8 @@ class SchemaReader::Merge {
                                           const std::vector<ordered_json>& b) {
     std::vector<ordered_json> both;
     for (const ordered_json& value : a) {
-      if (std::find(b.begin(), b.end(), value) != b.end()) both.push_back(value);
+      const auto same = [&](const ordered_json& other) { return AreEqual(value, other); };
+      if (std::any_of(b.begin(), b.end(), same)) both.push_back(value);
     }
     return both;
   }
@@ -258,8 +273,7 @@ class SchemaReader::Merge {
     for (const char* keyword : {"minimum", "exclusiveMinimum", "maximum", "exclusiveMaximum"}) {
       const auto bound = schema->find(keyword);
       if (bound == schema->end()) continue;
-      const auto decimal =
-          bound->is_number() ? Decimal::Parse(bound->dump()) : std::optional<Decimal>();
+      const auto decimal = NumberOf(*bound);
       if (!decimal) return Malformed(schema, keyword, "must be a number");
       const std::string_view name = keyword;
       const bool open = name.starts_with("ex");
@@ -268,11 +282,11 @@ class SchemaReader::Merge {
     }
     const auto multiple = schema->find("multipleOf");
     if (multiple == schema->end()) return OkStatus();
-    const auto of = multiple->is_number() ? Decimal::Parse(multiple->dump()) : std::nullopt;
+    const auto of = NumberOf(*multiple);
     if (!of || !of->fraction.empty() || of->negative || of->is_zero() || of->whole.size() > 5 ||
         std::stoll(of->whole) > kMostMultiple) {
       return Malformed(schema, "multipleOf", "is supported for whole numbers up to ", kMostMultiple,
-                       ", not ", multiple->dump());
+                       ", not ", JsonScalar(*multiple));
     }
     const int64_t value = std::stoll(of->whole);
     const int64_t together = facts->multiple_of / Gcd(facts->multiple_of, value) * value;
@@ -290,7 +304,7 @@ class SchemaReader::Merge {
   StatusOr<std::optional<int64_t>> Count(const ordered_json* schema, const char* keyword) {
     const auto found = schema->find(keyword);
     if (found == schema->end()) return std::optional<int64_t>();
-    const auto value = found->is_number() ? Decimal::Parse(found->dump()) : std::nullopt;
+    const auto value = NumberOf(*found);
     if (!value || !value->fraction.empty() || value->negative) {
       return Malformed(schema, keyword, "must be a whole number from 0 on");
     }
@@ -414,7 +428,7 @@ std::string SchemaReader::At(const ordered_json* schema, std::string_view keywor
 
 StatusOr<const ordered_json*> SchemaReader::Resolve(const ordered_json* schema) const {
   const ordered_json& ref = schema->at("$ref");
-  const std::string text = ref.is_string() ? ref.get<std::string>() : ref.dump();
+  const std::string text = ref.is_string() ? ref.get<std::string>() : JsonScalar(ref);
   const auto failed = [&](const char* what) {
     return InvalidArgument(At(schema, "$ref"), "'", text, "' ", what);
   };

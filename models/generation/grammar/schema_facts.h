@@ -27,6 +27,9 @@
 
 namespace tessera::models {
 
+// The number that a value is, of any size; nullopt: the value is no number.
+std::optional<Decimal> NumberOf(const nlohmann::ordered_json& value);
+
 // Schemas that all hold. Pointers into the document, sorted.
 using Schemas = std::vector<const nlohmann::ordered_json*>;
 
