@@ -7,6 +7,7 @@
 #include <cmath>
 #include <set>
 #include <string>
+#include <tuple>
 
 #include "nlohmann/json.hpp"
 #include "optim/schedule.h"
@@ -174,6 +175,16 @@ TEST(DeepSpeedConfigTest, Optimizers) {
                                                    {"betas", {0.9, 0.999}},
                                                    {"eps", 1e-8},
                                                    {"weight_decay", 0.0}}));
+  // PyTorch's AdamW decays where nothing is said.
+  const std::tuple<const char*, const char*, double> decays[] = {
+      {"adam", R"({"torch_adam": true})", 0.01},
+      {"adam", R"({"torch_adam": true, "weight_decay": 0.2})", 0.2},
+      {"adam", R"({"torch_adam": true, "adam_w_mode": false})", 0},
+      {"adam", R"({"torch_adam": false})", 0},
+      {"AdamW", "{}", 0}};
+  for (const auto& [type, params, decay] : decays) {
+    EXPECT_EQ(Translated(with(type, params))["weight_decay"], decay) << type << params;
+  }
   EXPECT_EQ(Translated(with("adam", R"({"adam_w_mode": false, "torch_adam": true})"))["optimizer"],
             "adam");
   EXPECT_EQ(Translated(with("SGD", R"({"lr": 0.1, "momentum": 0.8, "nesterov": false})")),

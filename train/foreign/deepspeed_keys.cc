@@ -147,7 +147,8 @@ void AddOptimizer(ForeignTable* table) {
   table->insert(table->end(),
                 {Read("optimizer.type", "optimizer"),
                  NoEffect("optimizer.legacy_fusion", "there is one implementation"),
-                 NoEffect("optimizer.params.torch_adam", "there is one implementation")});
+                 NoEffect("optimizer.params.torch_adam",
+                          "there is one implementation, with its usual weight_decay")});
   Add(*table, {"lr", "betas", "eps", "weight_decay", "momentum"},
       [](std::string name) { return Read("optimizer.params." + name, name); });
   Add(*table, {"adam_w_mode", "nesterov"}, [](std::string name) {

@@ -8,6 +8,7 @@
 #include "absl/strings/ascii.h"
 #include "nlohmann/json.hpp"
 #include "train/foreign/deepspeed_keys.h"
+#include "train/foreign/run_keys.h"
 
 namespace tessera::train {
 namespace {
@@ -119,7 +120,12 @@ void TranslateOptimizer(ForeignKeys& ds) {
                                             "it; use Adam, AdamW, Lion or SGD"));
   }
   PutOr(Param("lr"), "lr", ds.Number(Param("lr"), 0), 1e-3, ds);
-  PutOr(Param("weight_decay"), "weight_decay", ds.Number(Param("weight_decay"), 0), 0, ds);
+  // torch.optim.AdamW decays where nothing is said; DeepSpeed's own optimizers do not.
+  const Json* torchs = ds.Find(Param("torch_adam"));
+  const bool decays =
+      torchs != nullptr && IsTrue(*torchs) && ds.keys().value("optimizer", "") == "adamw";
+  const double usual = decays ? 0.01 : 0;
+  PutOr(Param("weight_decay"), "weight_decay", ds.Number(Param("weight_decay"), 0), usual, ds);
   const std::optional<double> clip = ds.Number(Param("max_grad_norm"), 0);
   if (clip && ds.keys().contains("max_grad_norm") && ds.keys()["max_grad_norm"] != *clip) {
     ds.Fail(Param("max_grad_norm"), "and 'gradient_clipping' contradict each other");

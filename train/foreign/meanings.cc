@@ -15,10 +15,6 @@ bool Speaks(const Dialect* dialect, const char* name) {
   return dialect != nullptr && dialect->name == name;
 }
 
-bool IsAdam(const RunConfig& config) {
-  return config.optimizer == "adam" || config.optimizer == "adamw";
-}
-
 // A key that a source gave by `name` is not to count: what the others say of it does.
 void Drop(const std::string& name, const std::string& key, const std::string& reason,
           RunLayer* layer, const RunLayers& layers, RunConfig* config) {
@@ -32,14 +28,16 @@ void Drop(const std::string& name, const std::string& key, const std::string& re
   }
 }
 
-// Hugging Face gives the values of `adam_*` to Adam (and the betas to Lion), whatever dump of
-// arguments they come with.
+// Hugging Face and Megatron-LM give the values of `adam_*` to Adam (and the betas to Lion),
+// whatever dump of arguments they come with.
 void KeepAdamsValues(const RunLayers& layers, RunConfig* config) {
-  if (IsAdam(*config)) return;
   const bool has_betas = config->optimizer == "lion";
+  if (!has_betas && config->optimizer != "adafactor" && config->optimizer != "sgd") return;
   for (RunLayer* layer : {layers.file, layers.flags}) {
-    for (const auto& [name, key] :
-         {std::pair{"adam_epsilon", "eps"}, {"adam_beta1", "betas"}, {"adam_beta2", "betas"}}) {
+    for (const auto& [name, key] : {std::pair{"adam_epsilon", "eps"},
+                                    {"adam_eps", "eps"},
+                                    {"adam_beta1", "betas"},
+                                    {"adam_beta2", "betas"}}) {
       if (has_betas && std::string(key) == "betas") continue;
       if (layer->Says(name)) Drop(name, key, "the optimizer is no Adam", layer, layers, config);
     }
