@@ -246,7 +246,7 @@ TEST_F(CommandLinesTest, PtuningMain) {
                     dev,
                     "--max-grad-norm",
                     "0",
-                    "--autocast",
+                    "--dtype",
                     "float16",
                     "--zero",
                     "2",

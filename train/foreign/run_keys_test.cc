@@ -146,7 +146,7 @@ TEST(RunKeysTest, WhatMegatronsWordsWouldMeanElsewhere) {
       {{{"fp16", true}}, "initial_scale", 4294967296.0},
       {{{"autocast", "bfloat16"}}, "autocast", "bfloat16"},
       {{{"optimizer", "sgd"}, {"adam_eps", 1e-6}, {"adam_beta1", 0.8}}, "eps", nullptr},
-      {{{"optimizer", "lamb"}, {"adam_eps", 1e-4}}, "eps", 1e-4},
+      {{{"optimizer", "muon"}, {"adam_eps", 1e-4}}, "eps", 1e-4},
       {{{"eval_iters", 0}}, "eval_strategy", "no"},
       {{{"eval_iters", 3}}, "eval_strategy", "steps"},
       {{{"tensorboard_dir", "t"}}, "report_to", {"tensorboard"}},
