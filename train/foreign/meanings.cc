@@ -34,13 +34,26 @@ void KeepAdamsValues(const RunLayers& layers, RunConfig* config) {
   const bool has_betas = config->optimizer == "lion";
   if (!has_betas && config->optimizer != "adafactor" && config->optimizer != "sgd") return;
   for (RunLayer* layer : {layers.file, layers.flags}) {
-    for (const auto& [name, key] : {std::pair{"adam_epsilon", "eps"},
-                                    {"adam_eps", "eps"},
-                                    {"adam_beta1", "betas"},
-                                    {"adam_beta2", "betas"}}) {
+    for (const auto& [name, key] :
+         {std::pair{"adam_epsilon", "eps"}, {"adam_beta1", "betas"}, {"adam_beta2", "betas"}}) {
       if (has_betas && std::string(key) == "betas") continue;
       if (layer->Says(name)) Drop(name, key, "the optimizer is no Adam", layer, layers, config);
     }
+  }
+}
+
+// `adam_eps` is Muon's here, for what it leaves to Adam, and Adam's own with Megatron-LM.
+void TakeMegatronsEps(const RunLayers& layers, RunConfig* config) {
+  if (config->optimizer == "muon") return;
+  const bool is_adam = config->optimizer == "adam" || config->optimizer == "adamw";
+  for (RunLayer* layer : {layers.file, layers.flags}) {
+    if (!layer->Says("adam_eps")) continue;
+    const Json value = (*layer->given.keys)["adam_eps"];
+    Drop("adam_eps", "adam_eps", "the optimizer is no Adam", layer, layers, config);
+    if (!is_adam) continue;
+    layer->given.keys["eps"] = value;
+    layer->JudgeName("adam_eps", KeyFate::kTranslated, "eps");
+    SetRunConfigKey(config, "eps", value, "adam_eps").IgnoreError();
   }
 }
 
@@ -51,9 +64,9 @@ void TakeHalvesForParameters(const Dialect* dialect, const RunLayers& layers,
                              bool has_deepspeed_file, RunConfig* config) {
   bool halves = has_deepspeed_file || Speaks(dialect, "megatron");
   for (const KeyVerdict& verdict : layers.accelerate->given.verdicts) {
-    halves = halves || verdict.key == "deepspeed_config" || verdict.key == "megatron_lm_config" ||
-             (verdict.key == "distributed_type" &&
-              (verdict.reason == "DEEPSPEED" || verdict.reason == "MEGATRON_LM"));
+    const bool of_section = verdict.key.starts_with("deepspeed_config.") ||
+                            verdict.key.starts_with("megatron_lm_config.");
+    halves = halves || (of_section && verdict.fate == KeyFate::kTranslated);
   }
   if (!halves || config->autocast.empty() || config->IsSet("dtype")) return;
   const std::string half = config->autocast;
@@ -182,7 +195,9 @@ void FindMeanings(const Dialect* dialect, const RunLayers& layers, bool has_deep
   KeepAdamsValues(layers, config);
   TakeHalvesForParameters(dialect, layers, has_deepspeed_file, config);
   if (Speaks(dialect, "flagai")) TakeFlagAisCheckpoints(layers, config);
-  if (Speaks(dialect, "megatron")) TakeMegatronsEventFiles(layers, config);
+  if (!Speaks(dialect, "megatron")) return;
+  TakeMegatronsEps(layers, config);
+  TakeMegatronsEventFiles(layers, config);
 }
 
 Status CheckMeanings(const Dialect* dialect, const RunLayers& layers, RunConfig* config,
