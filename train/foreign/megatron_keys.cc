@@ -38,6 +38,19 @@ StatusOr<Json> HeldOut(const Json& value) {
   return Json{{"val_fraction", (all - shares[0]) / all}};
 }
 
+// Of "selective" nothing is left to do: attention keeps no scores.
+StatusOr<Json> Recomputes(const Json& value) {
+  if (value == "full") return Json{{"checkpoint_activations", true}};
+  if (value == "selective") return Json();
+  return InvalidArgument("is ", Printed(value), ", expected full or selective");
+}
+
+StatusOr<Json> MinutesAsSeconds(const Json& value) {
+  const Json minutes = Plain(value);
+  if (!minutes.is_number()) return InvalidArgument("must be a number, not ", Printed(value));
+  return Json{{"collective_timeout", 60 * minutes.get<double>()}};
+}
+
 }  // namespace
 
 StatusOr<std::vector<double>> Shares(const Json& value) {
@@ -99,7 +112,68 @@ const ForeignSystem& MegatronLm() {
          NoEffect("cp_comm_type", "keys and values travel in a ring"),
          NoEffect("num_workers", "batches are made ahead, in order, on a thread of the process"),
          NoEffect("distributed_backend", "the device decides between MPI and NCCL"),
-         NoEffect("tensorboard_log_interval", "event files have the rows of log_interval")}};
+         NoEffect("tensorboard_log_interval", "event files have the rows of log_interval"),
+         WhereTrue("overlap_grad_reduce", "overlap_comm", {{"overlap_comm", true}}),
+         Becomes("recompute_granularity", "checkpoint_activations", Recomputes),
+         Becomes("distributed_timeout_minutes", "collective_timeout", MinutesAsSeconds)}};
+    ForeignTable& keys = arguments->keys;
+    Add(keys, {"recompute_method", "recompute_num_layers"}, [](std::string name) {
+      return NoEffect(std::move(name),
+                      "each block is recomputed by itself, which changes no result");
+    });
+    Add(keys,
+        {"recompute_activations", "overlap_param_gather", "use_flash_attn", "use_mcore_models",
+         "use_dist_ckpt", "no_gradient_accumulation_fusion", "no_masked_softmax_fusion",
+         "no_bias_gelu_fusion", "no_bias_swiglu_fusion", "no_bias_dropout_fusion", "no_rope_fusion",
+         "no_persist_layer_norm", "no_async_tensor_model_parallel_allreduce"},
+        [](std::string name) {
+          return Switch(
+              NoEffect(std::move(name), "operations are fused and overlapped as they are"));
+        });
+    Add(keys, {"transformer_impl", "attention_backend"}, [](std::string name) {
+      return NoEffect(std::move(name), "operations are fused and overlapped as they are");
+    });
+    Add(keys, {"ckpt_format", "dist_ckpt_format"}, [](std::string name) {
+      return NoEffect(std::move(name), "a checkpoint continues on any layout");
+    });
+    Add(keys, {"no_load_optim", "no_load_rng", "no_save_optim", "no_save_rng", "finetune"},
+        [](std::string name) {
+          return Switch(Refused(std::move(name),
+                                "a checkpoint keeps and restores the whole run; a run begins "
+                                "afresh from the folder of a model",
+                                {false}));
+        });
+    Add(keys, {"tokenizer_type", "vocab_file", "merge_file", "vocab_size"}, [](std::string name) {
+      return Refused(std::move(name), "give the tokenizer's folder as tokenizer_model");
+    });
+    // Those of Megatron-LM's own scripts for GPT and Llama.
+    const std::string shape = "a model's shape is a preset's or a folder's; give config_overrides";
+    Add(keys,
+        {"num_layers",
+         "hidden_size",
+         "ffn_hidden_size",
+         "num_attention_heads",
+         "num_query_groups",
+         "kv_channels",
+         "max_position_embeddings",
+         "position_embedding_type",
+         "rotary_base",
+         "rotary_percent",
+         "normalization",
+         "norm_epsilon",
+         "layernorm_epsilon",
+         "init_method_std",
+         "attention_dropout",
+         "hidden_dropout",
+         "make_vocab_size_divisible_by",
+         "num_experts",
+         "moe_router_topk",
+         "moe_aux_loss_coeff"},
+        [&](std::string name) { return Refused(std::move(name), shape); });
+    Add(keys,
+        {"group_query_attention", "use_rotary_position_embeddings", "swiglu", "squared_relu",
+         "disable_bias_linear", "add_qkv_bias", "untie_embeddings_and_output_weights"},
+        [&](std::string name) { return Switch(Refused(std::move(name), shape, {false})); });
     return arguments;
   }();
   return *system;

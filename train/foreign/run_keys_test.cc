@@ -152,6 +152,12 @@ TEST(RunKeysTest, WhatMegatronsWordsWouldMeanElsewhere) {
       {{{"eval_iters", 0}}, "eval_strategy", "no"},
       {{{"eval_iters", 3}}, "eval_strategy", "steps"},
       {{{"tensorboard_dir", "t"}}, "report_to", {"tensorboard"}},
+      {{{"recompute_granularity", "full"}, {"recompute_method", "uniform"}},
+       "checkpoint_activations",
+       true},
+      {{{"recompute_granularity", "selective"}}, "checkpoint_activations", false},
+      {{{"distributed_timeout_minutes", 2}}, "collective_timeout", 120.0},
+      {{{"overlap_grad_reduce", true}, {"use_flash_attn", true}}, "overlap_comm", true},
   };
   for (const Case& c : cases) {
     Json flags = {{"micro_batch_size", 4}, {"train_iters", 10}, {"lr", 1e-4}, {"save", "o"}};
@@ -176,6 +182,10 @@ TEST(RunKeysTest, WhatMegatronsWordsWouldMeanElsewhere) {
         {"lr_wsd_decay_style", "exponential"}},
        "--lr_wsd_decay_style is exponential"},
       {{{"split", "0,1"}}, "--split leaves nothing to train on"},
+      {{{"num_layers", 2}}, "a model's shape is a preset's or a folder's; give config_overrides"},
+      {{{"swiglu", true}}, "--swiglu is true, refused: a model's shape"},
+      {{{"vocab_file", "v"}}, "give the tokenizer's folder as tokenizer_model"},
+      {{{"no_load_optim", true}}, "a checkpoint keeps and restores the whole run"},
       {{{"split", {1, -1}}}, "--split must be the shares"},
       {{{"global_batch_size", 8}, {"gradient_accumulation_steps", 3}},
        "but gradient_accumulation_steps is 3"},
