@@ -333,7 +333,7 @@ TEST_F(TrainCommandTest, ExplainSaysWhatBecomesOfEachKey) {
         "zero_optimization.sub_group_size\tno-effect\tit tunes",
         "steps_per_print\ttranslated\tlog_interval\n", "amp\trefused\tuse fp16 or bf16\n",
         "no such\trefused\tunknown key\n", "distributed_type\ttranslated\tzero\n",
-        "learning_rate\ttranslated\tlr\n", "bf16\ttranslated\tautocast\n",
+        "learning_rate\ttranslated\tlr\n", "bf16\ttranslated\tdtype\n",
         "push_to_hub\trefused\tthere is no hub", "epochs\thonoured\t"}) {
     EXPECT_NE(("\n" + out).find(std::string("\n") + line), std::string::npos) << line << "\n"
                                                                               << out;
