@@ -15,7 +15,7 @@ bool Speaks(const Dialect* dialect, const char* name) {
   return dialect != nullptr && dialect->name == name;
 }
 
-// A key that a source gave by `name` is not to count: what the others say of it does.
+// Takes away a key that a source gave by `name`. What other sources say of the key counts instead.
 void Drop(const std::string& name, const std::string& key, const std::string& reason,
           RunLayer* layer, const RunLayers& layers, RunConfig* config) {
   layer->given.keys->erase(key);
@@ -42,7 +42,8 @@ void KeepAdamsValues(const RunLayers& layers, RunConfig* config) {
   }
 }
 
-// `adam_eps` is Muon's here, for what it leaves to Adam, and Adam's own with Megatron-LM.
+// Here `adam_eps` is an option of Muon, for the parameters that it leaves to Adam. In Megatron-LM
+// it is Adam's epsilon.
 void TakeMegatronsEps(const RunLayers& layers, RunConfig* config) {
   if (config->optimizer == "muon") return;
   const bool is_adam = config->optimizer == "adam" || config->optimizer == "adamw";
@@ -69,6 +70,9 @@ void TakeHalvesForParameters(const Dialect* dialect, const RunLayers& layers,
     halves = halves || (of_section && verdict.fate == KeyFate::kTranslated);
   }
   if (!halves || config->autocast.empty() || config->IsSet("dtype")) return;
+  for (const RunLayer* layer : layers.all()) {
+    if (layer->Says("autocast")) return;  // by our own name it means what it says
+  }
   const std::string half = config->autocast;
   bool took = false;
   for (RunLayer* layer : {layers.file, layers.accelerate, layers.flags}) {
@@ -96,7 +100,7 @@ void TakeFlagAisCheckpoints(const RunLayers& layers, RunConfig* config) {
   }
 }
 
-// Megatron-LM writes event files where it is told a folder for them.
+// Megatron-LM writes event files when it is given a folder for them.
 void TakeMegatronsEventFiles(const RunLayers& layers, RunConfig* config) {
   if (config->IsSet("report_to")) return;
   for (RunLayer* layer : {layers.file, layers.flags}) {

@@ -29,7 +29,7 @@ StatusOr<Json> WsdDecayStyle(const Json& value) {
   return Json{{"lr_decay_type", value == "minus_sqrt" ? Json("1-sqrt") : value}};
 }
 
-// What is not for training is kept for evaluation, the test's share, too.
+// The shares of validation and test are both held out for evaluation.
 StatusOr<Json> HeldOut(const Json& value) {
   TESSERA_ASSIGN_OR_RETURN(const std::vector<double> shares, Shares(value));
   double all = 0;
@@ -122,14 +122,15 @@ const ForeignSystem& MegatronLm() {
                       "each block is recomputed by itself, which changes no result");
     });
     Add(keys,
-        {"recompute_activations", "overlap_param_gather", "use_flash_attn", "use_mcore_models",
-         "use_dist_ckpt", "no_gradient_accumulation_fusion", "no_masked_softmax_fusion",
-         "no_bias_gelu_fusion", "no_bias_swiglu_fusion", "no_bias_dropout_fusion", "no_rope_fusion",
+        {"overlap_param_gather", "use_flash_attn", "use_mcore_models", "use_dist_ckpt",
+         "no_gradient_accumulation_fusion", "no_masked_softmax_fusion", "no_bias_gelu_fusion",
+         "no_bias_swiglu_fusion", "no_bias_dropout_fusion", "no_rope_fusion",
          "no_persist_layer_norm", "no_async_tensor_model_parallel_allreduce"},
         [](std::string name) {
           return Switch(
               NoEffect(std::move(name), "operations are fused and overlapped as they are"));
         });
+    keys.push_back(Switch(NoEffect("recompute_activations", "attention keeps no scores")));
     Add(keys, {"transformer_impl", "attention_backend"}, [](std::string name) {
       return NoEffect(std::move(name), "operations are fused and overlapped as they are");
     });

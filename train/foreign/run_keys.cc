@@ -221,7 +221,7 @@ void TranslateGlobalBatch(ForeignKeys& run) {
   }
 }
 
-// An evaluation at the end, where no eval_strategy says more: eval_steps is that of eval_strategy.
+// do_eval alone means one evaluation at the end. eval_steps belongs to eval_strategy.
 void TranslateDoEval(ForeignKeys& run) {
   const std::optional<bool> evaluates = run.Bool("do_eval");
   if (!evaluates) return;

@@ -145,6 +145,7 @@ TEST(RunKeysTest, WhatMegatronsWordsWouldMeanElsewhere) {
       {{{"fp16", true}}, "dtype", "float16"},
       {{{"fp16", true}}, "initial_scale", 4294967296.0},
       {{{"autocast", "bfloat16"}}, "autocast", "bfloat16"},
+      {{{"autocast", "bfloat16"}, {"bf16", true}}, "autocast", "bfloat16"},
       {{{"optimizer", "sgd"}, {"adam_eps", 1e-6}, {"adam_beta1", 0.8}}, "eps", nullptr},
       {{{"adam_eps", 1e-6}}, "eps", 1e-6},
       {{{"optimizer", "adam"}, {"adam_eps", 1e-6}}, "eps", 1e-6},
