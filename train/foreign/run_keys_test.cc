@@ -260,6 +260,18 @@ TEST(RunKeysTest, FlagsBesideAFileOfArguments) {
       << message;
 }
 
+TEST(RunKeysTest, WhatAFlagTakesBackHasAVerdict) {
+  const std::string path = testing::TempDir() + "/taken_back.json";
+  std::ofstream(path) << Json{{"output_dir", "o"}, {"bf16", true}};
+  const StatusOr<ResolvedRun> run = ResolveRun({.config = path, .flags = {{"bf16", false}}});
+  ASSERT_TRUE(run.ok() && run->status().ok());
+  std::string text;
+  for (const KeyVerdict& v : run->verdicts) {
+    if (v.key == "bf16") text += Concat(FateName(v.fate), ": ", v.reason, "\n");
+  }
+  EXPECT_EQ(text, "no-effect: a flag takes it back\nno-effect: asks for what holds anyway\n");
+}
+
 TEST(RunKeysTest, WhatFlagAiAndColossalAiMean) {
   const std::pair<Json, Json> cases[] = {
       {{{"env_type", "pytorch"}, {"save_dir", "o"}, {"num_checkpoints", 1}},
