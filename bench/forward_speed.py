@@ -3,7 +3,7 @@
 """Forward passes a second of encoders, and texts of encoder-decoders, beside peers.
 
   bazel build //tools:tessera //bench:inference
-  python3 bench/forward_speed.py bert-base vit-base t5-small --batches 1,16 --threads 2
+  python3 bench/forward_speed.py bert-base-uncased vit-base-patch16-224 t5-small --batches 1,16 --threads 2
 
 Presets get random weights; text is 128 tokens, pictures are of the model's size. Float32 on all sides. Every program
 is a process that stays alive and sleeps while another one is timed; in each round every one is timed once, in turns,

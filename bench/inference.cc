@@ -30,12 +30,14 @@
 #include "bench/random_inputs.h"
 #include "core/allocator.h"
 #include "core/thread_pool.h"
+#include "models/family.h"
 #include "models/generation/generate.h"
 #include "models/hub/load_model.h"
 #include "models/hub/save_model.h"
 #include "models/model.h"
 #include "models/model_keys.h"
 #include "nlohmann/json.hpp"
+#include "nn/packed_weight.h"
 #include "ops/quantized/quantized_matrix.h"
 
 namespace tessera {
@@ -169,6 +171,8 @@ Status Run(const std::string& folder, const std::string& dtype, const std::strin
   }
   TESSERA_ASSIGN_OR_RETURN(const auto model, models::LoadModel(folder, options));
   if (!save.empty()) return models::SaveModel(*model, save);
+  // As OpenModel does.
+  if (!models::Generates(*model)) nn::PackWeights(*model);
   std::printf("start\n");
   std::fflush(stdout);
   return Serve(*model);

@@ -125,6 +125,17 @@ Module::Module(const Scope& scope)
   if (scope.parent != nullptr) scope.parent->Adopt(*this);
 }
 
+Module::~Module() {
+  for (Module* const child : children_) child->parent_ = nullptr;
+  if (parent_ == nullptr) return;
+  std::erase(parent_->children_, this);
+  if (path() != parent_->path()) {
+    parent_->names_->erase(path());
+  } else if (names_ == parent_->names_) {
+    for (const auto& p : parameters_) names_->erase(p->name);
+  }
+}
+
 void Module::TakeName(const std::string& path) {
   TESSERA_CHECK(names_->insert(path).second, "module", "two children or parameters of ",
                 path_->empty() ? "the root" : "'" + *path_ + "'", " are named '", path, "'");
@@ -133,6 +144,7 @@ void Module::TakeName(const std::string& path) {
 void Module::Adopt(Module& child) {
   if (child.path() != path()) TakeName(child.path());
   children_.push_back(&child);
+  child.parent_ = this;
 }
 
 Scope Module::Child(const std::string& name) {
@@ -321,35 +333,39 @@ std::string Module::Summary() {
 }
 
 int Module::AddHooks(ModuleHooks hooks) {
-  hooks_[next_hook_] = std::move(hooks);
+  if (hooks_ == nullptr) hooks_ = std::make_shared<std::map<int, ModuleHooks>>();
+  (*hooks_)[next_hook_] = std::move(hooks);
   return next_hook_++;
 }
 
-void Module::RemoveHooks(int id) { hooks_.erase(id); }
+void Module::RemoveHooks(int id) {
+  if (hooks_ != nullptr) hooks_->erase(id);
+}
 
 bool Module::has_hooks() const {
-  return !hooks_.empty() ||
+  return HasOwnHooks() ||
          std::any_of(children_.begin(), children_.end(), [](Module* m) { return m->has_hooks(); });
 }
 
 void Module::Fire(std::function<void(const Module&)> ModuleHooks::*hook) const {
-  for (const auto& [id, hooks] : hooks_) {
+  if (hooks_ == nullptr) return;
+  for (const auto& [id, hooks] : *hooks_) {
     if (hooks.*hook) (hooks.*hook)(*this);
   }
 }
 
 void Module::WatchInput(const Tensor& input) const {
-  if (hooks_.empty() || !GradEnabled() || !RequiresGrad(input) || IsLeaf(input)) return;
-  AddGradHook(input, [this](const Tensor&) {
-    Fire(&ModuleHooks::post_backward);
+  if (!HasOwnHooks() || !GradEnabled() || !RequiresGrad(input) || IsLeaf(input)) return;
+  AddGradHook(input, [this, alive = std::weak_ptr(hooks_)](const Tensor&) {
+    if (!alive.expired()) Fire(&ModuleHooks::post_backward);
     return Tensor();
   });
 }
 
 void Module::WatchOutput(const Tensor& output) const {
-  if (hooks_.empty() || !GradEnabled() || !RequiresGrad(output) || IsLeaf(output)) return;
-  AddGradHook(output, [this](const Tensor&) {
-    Fire(&ModuleHooks::pre_backward);
+  if (!HasOwnHooks() || !GradEnabled() || !RequiresGrad(output) || IsLeaf(output)) return;
+  AddGradHook(output, [this, alive = std::weak_ptr(hooks_)](const Tensor&) {
+    if (!alive.expired()) Fire(&ModuleHooks::pre_backward);
     return Tensor();
   });
 }

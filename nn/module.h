@@ -179,16 +179,18 @@ struct Scope {
 // result arrives, and when that of its (first) input is whole; a module whose input is no result of
 // the tape has no post-backward.
 struct ModuleHooks {
-  std::function<void(const Module&)> pre_forward;
-  std::function<void(const Module&)> post_forward;
-  std::function<void(const Module&)> pre_backward;
-  std::function<void(const Module&)> post_backward;
+  std::function<void(const Module&)> pre_forward = nullptr;
+  std::function<void(const Module&)> post_forward = nullptr;
+  std::function<void(const Module&)> pre_backward = nullptr;
+  std::function<void(const Module&)> post_backward = nullptr;
 };
 
 class Module {
  public:
   explicit Module(const Scope& scope);
-  virtual ~Module() = default;
+  // Its parent forgets it. A child that takes its place is made afterwards: `head.reset(); head =
+  // std::make_unique<...>(..., Child("head"))`; optimizers hold parameters and are made again.
+  virtual ~Module();
   Module(const Module&) = delete;
   Module& operator=(const Module&) = delete;
 
@@ -253,8 +255,8 @@ class Module {
   Scope Child(const std::string& name);
   // `name` is relative ("weight"). The reference stays valid as long as the module.
   Parameter& AddParameter(const std::string& name, const Placement& placement, const Init& init);
-  // Makes a module that was built elsewhere a child of this one, under its own path. It must live
-  // as long as this module does.
+  // Makes a module that was built elsewhere a child of this one, under its own path, as long as
+  // both live.
   void Adopt(Module& child);
   // A parameter that shares `source`'s storage.
   Parameter& AddTiedParameter(const std::string& name, Parameter& source);
@@ -274,6 +276,7 @@ class Module {
   }
 
  private:
+  bool HasOwnHooks() const { return hooks_ != nullptr && !hooks_->empty(); }
   void Fire(std::function<void(const Module&)> ModuleHooks::*hook) const;
   void WatchInput(const Tensor& input) const;
   void WatchOutput(const Tensor& output) const;
@@ -291,9 +294,11 @@ class Module {
   const std::shared_ptr<const BuildContext> build_;
   // Full names of parameters and children, shared with children that have no name of their own.
   const std::shared_ptr<std::set<std::string>> names_;
+  Module* parent_ = nullptr;
   std::vector<Module*> children_;
   std::vector<std::unique_ptr<Parameter>> parameters_;
-  std::map<int, ModuleHooks> hooks_;
+  // nullptr: there were none. The tape, which may outlive this module, watches it.
+  std::shared_ptr<std::map<int, ModuleHooks>> hooks_;
   int next_hook_ = 0;
 };
 

@@ -10,6 +10,7 @@
 #include "nn/embedding.h"
 #include "nn/linear.h"
 #include "nn/mlp.h"
+#include "nn/sequential.h"
 #include "ops/reduction/reduction.h"
 #include "ops/testing/op_check.h"
 #include "ops/view/view.h"
@@ -155,6 +156,82 @@ TEST(ModuleTest, HooksFireAroundForwardAndBackward) {
   EXPECT_EQ(CurrentModulePath(), "");
   Backward({y}, {Full({1, 2, 4}, 1.0)});
   EXPECT_EQ(order, "f(c_fc)b(]");
+}
+
+// A model whose head can be changed, as for fine-tuning.
+struct WithHead : Module {
+  explicit WithHead(const Scope& scope) : Module(scope) { Take("head", 2); }
+  void Take(const std::string& name, int64_t out) {
+    head = std::make_unique<ReplicatedLinear>(LinearConfig{.in_features = 4, .out_features = out},
+                                              Child(name));
+  }
+  // A child without a name of its own.
+  void TakeExtra() {
+    struct Extra : Module {
+      explicit Extra(const Scope& scope) : Module(scope) {
+        AddParameter("extra", Placement::Whole({2}), {});
+      }
+    };
+    extra.reset();
+    extra = std::make_unique<Extra>(Child(""));
+  }
+  std::vector<std::string> Names() {
+    std::vector<std::string> names;
+    VisitParameters([&](Parameter& p) { names.push_back(p.name); });
+    return names;
+  }
+  ReplicatedLinear body{{.in_features = 4, .out_features = 4, .bias = false}, Child("body")};
+  std::unique_ptr<ReplicatedLinear> head;
+  std::unique_ptr<Module> extra;
+};
+
+TEST(ModuleTest, AParentForgetsAChildThatIsGone) {
+  WithHead model(Scope::Root({.seed = 1}));
+  const std::vector<std::string> names = {"body.weight", "head.weight", "head.bias"};
+  EXPECT_EQ(model.Names(), names);
+  model.Take("classifier", 3);
+  EXPECT_EQ(model.Names(),
+            (std::vector<std::string>{"body.weight", "classifier.weight", "classifier.bias"}));
+  model.head.reset();
+  EXPECT_EQ(model.Names(), (std::vector<std::string>{"body.weight"}));
+  model.Take("head", 5);
+  EXPECT_EQ(model.Names(), names);
+  EXPECT_EQ(model.FindParameter("head.weight")->placement.global_shape(), (Shape{5, 4}));
+  for (int i = 0; i < 2; ++i) model.TakeExtra();
+  EXPECT_EQ(model.Names().back(), "extra");
+}
+
+TEST(ModuleTest, AParentForgetsAChildWhoseConstructorThrows) {
+  Sequential layers(Scope::Root({.seed = 1}));
+  layers.Add<ReplicatedLinear>(LinearConfig{.in_features = 4, .out_features = 4});
+  EXPECT_THROW(layers.Add<ReplicatedLinear>(LinearConfig{.in_features = 4}), Error);
+  EXPECT_EQ(layers.Parameters().size(), 2U);
+  layers.Add<ReplicatedLinear>(LinearConfig{.in_features = 4, .out_features = 3});
+  EXPECT_EQ(layers.Parameters().size(), 4U);
+}
+
+TEST(ModuleTest, AChildMayOutliveItsParent) {
+  std::unique_ptr<ReplicatedLinear> head;
+  {
+    WithHead model(Scope::Root({.seed = 1}));
+    head = std::move(model.head);
+  }
+  EXPECT_EQ(head->Parameters().size(), 2U);
+  head.reset();
+}
+
+TEST(ModuleTest, HooksOfAModuleThatIsGoneAreSilent) {
+  int fired = 0;
+  Tensor y;
+  {
+    ReplicatedLinear layer({.in_features = 4, .out_features = 4}, Scope::Root({.seed = 1}));
+    const auto count = [&](const Module&) { ++fired; };
+    layer.AddHooks({.pre_backward = count, .post_backward = count});
+    const Tensor x = Reshape(RequireGrad(Full({8}, 1.0)), {2, 4});
+    y = layer.Forward(x);
+  }
+  Backward(Sum(y));
+  EXPECT_EQ(fired, 0);
 }
 
 std::string ErrorOf(const std::function<void()>& body) {

@@ -21,7 +21,7 @@ TESSERA_FORMULA V Relu(V x) {
 }
 template <typename V>
 TESSERA_FORMULA V ReluGrad(V g, V x) {
-  return Select(x > Constant<V>(0), g, Constant<V>(0));
+  return Select(x <= Constant<V>(0), Constant<V>(0), g);  // of NaN it is g
 }
 
 template <typename V>

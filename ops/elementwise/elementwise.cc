@@ -142,11 +142,11 @@ Tensor Binary(const BinaryRule& rule, const Tensor& a, const Tensor& b) {
 
 Tensor PassGrad(const Tensor& g, const Tensor&, const Tensor&) { return g; }
 
-// The share of the gradient that goes to the first of two extrema: all, half where equal, none.
-Tensor ExtremumShare(const Tensor& g, const Tensor& a, const Tensor& b, Comparison wins) {
-  const Tensor half = Mul(g, 0.5);
-  const Tensor tied = Where(Compare(a, b, Comparison::kEqual), half, ZerosLike(half));
-  return Where(Compare(a, b, wins), g, tied);
+// The share of the gradient that goes to the first of two extrema: none where it loses, half where
+// they are equal, all otherwise, which NaN is too.
+Tensor ExtremumShare(const Tensor& g, const Tensor& a, const Tensor& b, Comparison loses) {
+  const Tensor kept = Where(Compare(a, b, Comparison::kEqual), Mul(g, 0.5), g);
+  return Where(Compare(a, b, loses), ZerosLike(kept), kept);
 }
 
 // A number beside x, of no dims, so that x keeps its own.
@@ -226,10 +226,10 @@ Tensor Div(const Tensor& a, const Tensor& b) {
 Tensor Maximum(const Tensor& a, const Tensor& b) {
   return Binary({BinaryOp::kMaximum, "maximum",
                  [](const Tensor& g, const Tensor& x, const Tensor& z) {
-                   return ExtremumShare(g, x, z, Comparison::kGreater);
+                   return ExtremumShare(g, x, z, Comparison::kLess);
                  },
                  [](const Tensor& g, const Tensor& x, const Tensor& z) {
-                   return ExtremumShare(g, z, x, Comparison::kGreater);
+                   return ExtremumShare(g, z, x, Comparison::kLess);
                  },
                  true},
                 a, b);
@@ -238,10 +238,10 @@ Tensor Maximum(const Tensor& a, const Tensor& b) {
 Tensor Minimum(const Tensor& a, const Tensor& b) {
   return Binary({BinaryOp::kMinimum, "minimum",
                  [](const Tensor& g, const Tensor& x, const Tensor& z) {
-                   return ExtremumShare(g, x, z, Comparison::kLess);
+                   return ExtremumShare(g, x, z, Comparison::kGreater);
                  },
                  [](const Tensor& g, const Tensor& x, const Tensor& z) {
-                   return ExtremumShare(g, z, x, Comparison::kLess);
+                   return ExtremumShare(g, z, x, Comparison::kGreater);
                  },
                  true},
                 a, b);

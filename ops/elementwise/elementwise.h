@@ -28,7 +28,8 @@ Tensor Add(const Tensor& a, const Tensor& b);
 Tensor Sub(const Tensor& a, const Tensor& b);
 Tensor Mul(const Tensor& a, const Tensor& b);
 Tensor Div(const Tensor& a, const Tensor& b);
-// The gradient goes to the larger one; to both by halves where they are equal.
+// NaN where one of them is. The gradient goes to the larger one (the smaller one); to both by
+// halves where they are equal, and whole where the result is NaN.
 Tensor Maximum(const Tensor& a, const Tensor& b);
 Tensor Minimum(const Tensor& a, const Tensor& b);
 

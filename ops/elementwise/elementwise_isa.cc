@@ -44,6 +44,15 @@ __attribute__((noinline)) VecF Expm1(VecF x) {
   return Select(e == one, x, Select(Abs(x) > Set(20.0f), e - one, y));
 }
 
+// Of float32 for completeness: divisions with a remainder are computed in float64.
+__attribute__((noinline)) VecF Fmod(VecF a, VecF b) {
+  float x[kLanes], y[kLanes];
+  Store(x, a);
+  Store(y, b);
+  for (int i = 0; i < kLanes; ++i) x[i] = formula::Fmod(x[i], y[i]);
+  return Load(x);
+}
+
 #define TESSERA_CASE_(Op, ...)              \
   case BinaryOp::Op:                        \
     return MapRows(                         \

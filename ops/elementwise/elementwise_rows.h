@@ -12,6 +12,14 @@
 
 namespace tessera {
 
+namespace formula {
+
+// What is left of a / b rounded towards zero: exact.
+TESSERA_FORMULA float Fmod(float a, float b) { return fmodf(a, b); }
+TESSERA_FORMULA double Fmod(double a, double b) { return fmod(a, b); }
+
+}  // namespace formula
+
 // Names and formulas of the functions of one operand `x`, with two numbers, in values of a type V.
 #define TESSERA_UNARY_FORMULAS(F)      \
   F(kAffine, Fma(x, scale, shift))     \
@@ -36,16 +44,18 @@ namespace tessera {
   F(kGelu, Gelu(x))                    \
   F(kGeluTanh, GeluTanh(x))
 
-// Of two operands, `g` and `x`. The gradients of the functions above are functions of (gradient, x)
-// or, of Sqrt, Rsqrt, Tanh and Sigmoid, (gradient, result).
+// Of two operands, `g` and `x`; the extrema are NaN where one of them is. The gradients of the
+// functions above are functions of (gradient, x) or, of Sqrt, Rsqrt, Tanh and Sigmoid, (gradient,
+// result).
 #define TESSERA_BINARY_FORMULAS(F)                 \
   F(kAdd, g + x)                                   \
   F(kSub, g - x)                                   \
   F(kMul, g* x)                                    \
   F(kDiv, g / x)                                   \
-  F(kMaximum, Max(g, x))                           \
-  F(kMinimum, Min(g, x))                           \
+  F(kMaximum, Select(g == g, Max(g, x), g))        \
+  F(kMinimum, Select(g == g, Min(g, x), g))        \
   F(kPower, Pow(g, x))                             \
+  F(kFmod, Fmod(g, x))                             \
   F(kLogGrad, g / x)                               \
   F(kSqrtGrad, Constant<V>(0.5) * g / x)           \
   F(kRsqrtGrad, Constant<V>(-0.5) * g * x * x * x) \

@@ -361,6 +361,45 @@ TEST(ElementwiseTest, ComparisonsAndNan) {
   EXPECT_TRUE(std::isnan(Relu(a).ToVector<float>()[2]));
 }
 
+// An extremum is NaN where one of its operands is, of every dtype, beside a number and at the end
+// of a row of vectors; the gradient goes on, as PyTorch's.
+TEST(ElementwiseTest, ExtremaKeepNan) {
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  std::vector<double> left(19, 1.0), right(19, 2.0);
+  left[0] = right[8] = left[17] = right[18] = nan;
+  for (const DType dtype : {DType::kFloat64, DType::kFloat32, DType::kBFloat16, DType::kFloat16}) {
+    for (const Device& device : TestDevices()) {
+      const auto at = [&](const std::vector<double>& x) {
+        return CopyTo(CastCopy(Tensor::FromVector<double>(x, {19}), dtype), device);
+      };
+      const Tensor a = RequireGrad(at(left));
+      const Tensor b = RequireGrad(at(right));
+      const Tensor most = Maximum(a, b);
+      const Tensor least = Minimum(a, b);
+      const std::vector<double> y = most.ToVector<double>();
+      const std::vector<double> z = least.ToVector<double>();
+      for (size_t i = 0; i < y.size(); ++i) {
+        const bool none = i == 0 || i == 8 || i >= 17;
+        EXPECT_EQ(std::isnan(y[i]), none) << dtype << " " << i;
+        EXPECT_EQ(std::isnan(z[i]), none) << dtype << " " << i;
+        if (!none) {
+          EXPECT_EQ(y[i] - z[i], 1) << dtype << " " << i;
+        }
+      }
+      Backward(Sum(most));
+      const std::vector<double> to_a = Grad(a).ToVector<double>();
+      const std::vector<double> to_b = Grad(b).ToVector<double>();
+      for (size_t i = 0; i < y.size(); ++i) {
+        EXPECT_EQ(to_a[i], std::isnan(y[i]) ? 1 : 0) << dtype << " " << i;
+        EXPECT_EQ(to_b[i], 1) << dtype << " " << i;
+      }
+    }
+  }
+  const Tensor x = RequireGrad(Tensor::FromVector<float>({static_cast<float>(nan), -1, 1}, {3}));
+  Backward(Sum(Relu(x)));
+  EXPECT_EQ(Grad(x).ToVector<double>(), (std::vector<double>{1, 0, 1}));
+}
+
 TEST(ElementwiseTest, MixedDtypesAndIntegers) {
   const Tensor half = Full({2}, 1.0, DType::kBFloat16);
   EXPECT_EQ(Add(half, Full({2}, 0.5)).dtype(), DType::kFloat32);

@@ -24,8 +24,9 @@ Tensor Round(const Tensor& x);
 // floor(a / b), so that it rounds towards minus infinity. Gradients are zeros.
 Tensor FloorDivide(const Tensor& a, const Tensor& b);
 Tensor FloorDivide(const Tensor& a, double b);
-// a - b floor(a / b), with the sign of b; of floating dtypes computed in float64. The gradient goes
-// to a, and, times -floor(a / b), to b.
+// a - b floor(a / b), with the sign of b. The gradient goes to a, and, times -floor(a / b), to b.
+// Of floating dtypes both are computed in float64 from the exact remainder, as Python does: 1 //
+// 0.1 is 9.
 Tensor Remainder(const Tensor& a, const Tensor& b);
 Tensor Remainder(const Tensor& a, double b);
 inline Tensor operator%(const Tensor& a, const Tensor& b) { return Remainder(a, b); }

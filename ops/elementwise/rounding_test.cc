@@ -6,8 +6,10 @@
 #include <cmath>
 #include <limits>
 
+#include "autograd/autograd.h"
 #include "ops/cast/cast.h"
 #include "ops/elementwise/elementwise.h"
+#include "ops/reduction/sum.h"
 #include "ops/testing/op_check.h"
 #include "ops/view/view.h"
 
@@ -92,6 +94,48 @@ TEST(RoundingTest, DivisionWithARemainder) {
            .gradcheck_tolerance = 1e-5});
   EXPECT_EQ((Full({1}, -7.5) % 2).Item(), 0.5);
   EXPECT_EQ((Arange(3) % 0.5).dtype(), DType::kFloat32);
+}
+
+// Values are Python's.
+TEST(RoundingTest, WholePartsAndRemaindersAreExact) {
+  const double inf = std::numeric_limits<double>::infinity();
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  const std::vector<double> a = {1, 1e30, 3, -3, 1e17 + 16, -inf, -7.5, 0.0, -0.0, 5, -5, nan, 6};
+  const std::vector<double> b = {0.1, 0.7, inf, inf, 3, 0.3, 2, 4, 4, 0, 0, 2, -1.5};
+  const std::vector<double> rest = {
+      1 - 9 * 0.1, std::fmod(1e30, 0.7), 3, inf, 2, nan, 0.5, 0, -0.0, nan, nan, nan, 0};
+  const std::vector<double> whole = {
+      9, 1.4285714285714286e30, 0, -1, 33333333333333340, nan, -4, 0, -0.0, inf, -inf, nan, -4};
+  const auto n = static_cast<int64_t>(a.size());
+  for (const Device& device : TestDevices()) {
+    const Tensor x = CopyTo(Tensor::FromVector<double>(a, {n}), device);
+    const Tensor y = CopyTo(Tensor::FromVector<double>(b, {n}), device);
+    RequireGrad(x);
+    RequireGrad(y);
+    const Tensor remainder = Remainder(x, y);
+    const std::vector<double> rests = remainder.ToVector<double>();
+    const std::vector<double> wholes = FloorDivide(x, y).ToVector<double>();
+    for (size_t i = 0; i < a.size(); ++i) {
+      if (std::isnan(rest[i])) {
+        EXPECT_TRUE(std::isnan(rests[i])) << a[i] << " % " << b[i];
+      } else if (std::isinf(rest[i])) {
+        EXPECT_EQ(rests[i], rest[i]) << a[i] << " % " << b[i];
+      } else {
+        EXPECT_NEAR(rests[i], rest[i], 1e-15) << a[i] << " % " << b[i];
+      }
+      if (std::isnan(whole[i])) {
+        EXPECT_TRUE(std::isnan(wholes[i])) << a[i] << " // " << b[i];
+      } else {
+        EXPECT_EQ(wholes[i], whole[i]) << a[i] << " // " << b[i];
+        EXPECT_EQ(std::signbit(wholes[i]), std::signbit(whole[i])) << a[i] << " // " << b[i];
+      }
+    }
+    Backward(Sum(remainder));
+    EXPECT_EQ(Grad(x).ToVector<double>(), std::vector<double>(a.size(), 1.0));
+    EXPECT_EQ(Grad(y).ToVector<double>()[6], 4);
+    const double left = Remainder(Full({1}, 1e30), 0.7).Item();
+    EXPECT_TRUE(left >= 0 && left < 0.7) << left;
+  }
 }
 
 TEST(RoundingTest, OfIntegers) {

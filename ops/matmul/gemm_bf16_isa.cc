@@ -132,50 +132,35 @@ struct PackedRows : RowsOf<float> {
   static constexpr bool kUnrolls = false;
 };
 
-// A panel at a time: squares of it are brought into columns in registers and used there.
+// A vector of columns at a time: squares of it are brought into columns in registers and used
+// there.
 template <int kRows>
 __attribute__((noinline)) void Along(int64_t depth, const float* a, const Bf16* b, int64_t ws,
                                      int64_t width, float* sums) {
-  for (int64_t j = 0; j < width; j += kPanel) {
-    VecF sum[kTileVectors][kRows];
-    for (auto& column : sum) {
-      for (VecF& s : column) s = Zero();
-    }
+  for (int64_t j = 0; j < width; j += kLanes) {
+    VecF sum[kRows];
+    for (VecF& s : sum) s = Zero();
     for (int64_t k = 0; k < depth; k += 2 * kLanes) {
       const float* const factors = a + k / 2 * kRows;
       const int64_t pairs = (depth - k + 1) / 2;
-#pragma GCC unroll 1
-      for (int v = 0; v < kTileVectors; ++v) {
-        const int64_t column = j + v * kLanes;
-        VecF square[kLanes];
-        LoadSquare<kLanes>(b + column * ws + k, ws, width - column, depth - k, kPanel, square);
-        VecF s[kRows];
+      VecF square[kLanes];
+      LoadSquare<kLanes>(b + j * ws + k, ws, width - j, depth - k, kLanes, square);
+      const auto add = [&](int64_t p) __attribute__((always_inline)) {
 #pragma GCC unroll 8
-        for (int i = 0; i < kRows; ++i) s[i] = sum[v][i];
-        const auto add = [&](int64_t p) __attribute__((always_inline)) {
-#pragma GCC unroll 8
-          for (int i = 0; i < kRows; ++i) {
-            s[i] = PairProducts::Add(Set(factors[p * kRows + i]), square[p], s[i]);
-          }
-        };
-        // One row uses the registers that the square is in; for more it is read from the stack.
-        if (kRows == 1 && pairs >= kLanes) {
-#pragma GCC unroll 16
-          for (int64_t p = 0; p < kLanes; ++p) add(p);
-        } else {
-#pragma GCC unroll 1
-          for (int64_t p = 0; p < kLanes && p < pairs; ++p) add(p);
+        for (int i = 0; i < kRows; ++i) {
+          sum[i] = PairProducts::Add(Set(factors[p * kRows + i]), square[p], sum[i]);
         }
-#pragma GCC unroll 8
-        for (int i = 0; i < kRows; ++i) sum[v][i] = s[i];
+      };
+      // One row uses the registers that the square is in; for more it is read from the stack.
+      if (kRows == 1 && pairs >= kLanes) {
+#pragma GCC unroll 16
+        for (int64_t p = 0; p < kLanes; ++p) add(p);
+      } else {
+#pragma GCC unroll 1
+        for (int64_t p = 0; p < kLanes && p < pairs; ++p) add(p);
       }
     }
-    for (int v = 0; v < kTileVectors; ++v) {
-      for (int i = 0; i < kRows; ++i) {
-        const int64_t column = j + v * kLanes;
-        StoreN(sums + i * width + column, sum[v][i], width - column);
-      }
-    }
+    for (int i = 0; i < kRows; ++i) StoreN(sums + i * width + j, sum[i], width - j);
   }
 }
 

@@ -349,7 +349,7 @@ class Product {
     // columns of a block of k.
     const bool in_place = ReadsInPlace();
     const bool along = in_place && b_.width_stride != 1;
-    const int64_t step = in_place && !along ? columns : kernels_.nr;
+    const int64_t step = along ? kernels_.nr / 3 : in_place ? columns : kernels_.nr;
     const int64_t span = along ? kSkinnyDepth : kGemmDepthBlock;
     const int64_t rows = m_ > 4 ? 8 : m_ > 1 ? 4 : 1;
     E* const sums = sums_scratch.Get<E>(rows * step);

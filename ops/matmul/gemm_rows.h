@@ -124,103 +124,93 @@ void SkinnyAcross(int64_t rows, int64_t depth, const E* a, const GemmView& b, in
 
 // ---- Columns one behind the other ---------------------------------------------------------------
 
-// sums[i] += a[k][i] * b[k] over `depth` rows of a panel.
+// sums[i] += a[k][i] * b[k] over `depth` vectors of columns.
 template <int kRows>
-__attribute__((noinline)) void AddProducts(int64_t depth, const float* a, int64_t a_stride,
-                                           const float* b, VecF (*sums)[kTileVectors]) {
-  VecF sum[kRows][kTileVectors];
+__attribute__((noinline)) void AddProducts(int64_t depth, const float* a, const float* b,
+                                           VecF* sums) {
+  VecF sum[kRows];
 #pragma GCC unroll 8
-  for (int i = 0; i < kRows; ++i) {
-#pragma GCC unroll 4
-    for (int j = 0; j < kTileVectors; ++j) sum[i][j] = sums[i][j];
-  }
+  for (int i = 0; i < kRows; ++i) sum[i] = sums[i];
 #pragma GCC unroll 2
   for (int64_t k = 0; k < depth; ++k) {
-#pragma GCC unroll 4
-    for (int j = 0; j < kTileVectors; ++j) {
-      const VecF columns = Load(b + (k * kTileVectors + j) * kLanes);
+    const VecF columns = Load(b + k * kLanes);
 #pragma GCC unroll 8
-      for (int i = 0; i < kRows; ++i) {
-        sum[i][j] = Fma(Set(a[k * a_stride + i]), columns, sum[i][j]);
+    for (int i = 0; i < kRows; ++i) sum[i] = Fma(Set(a[k * kRows + i]), columns, sum[i]);
+  }
+#pragma GCC unroll 8
+  for (int i = 0; i < kRows; ++i) sums[i] = sum[i];
+}
+
+// One row of A by kLanes whole columns: squares are used in the registers in which they were
+// transposed. Returns up to where it came, as whole lines of memory go.
+template <typename T>
+TESSERA_SIMD int64_t AddLines(int64_t depth, const float* a, const T* b, int64_t ws, VecF* sum_of) {
+  constexpr int64_t kLine = 64 / sizeof(T);
+  // Processors fetch ahead within a row, but not from the end of one to the next.
+  constexpr int64_t kShort = 8192 / sizeof(T);
+  VecF sum = *sum_of;
+  int64_t k = 0;
+  for (; k + kLine <= depth; k += kLine) {
+    if (ws < kShort) {
+#pragma GCC unroll 16
+      for (int64_t w = 0; w < kLanes; ++w) __builtin_prefetch(b + (w + kLanes) * ws + k);
+    }
+    constexpr int64_t kStep = kLanes * sizeof(float) / sizeof(T);
+#pragma GCC unroll 4
+    for (int64_t x = k; x < k + kLine; x += kStep) {
+      VecF square[kLanes];
+      LoadTransposed(b + x, ws, square);
+#pragma GCC unroll 16
+      for (int64_t i = 0; i < kLanes; ++i) {
+        if constexpr (kIsBf16<T>) {
+          const VecI bits = BitsAsInt(square[i]);
+          const VecI odd = bits & SetI(static_cast<int32_t>(0xffff0000u));
+          sum = Fma(Set(a[x + 2 * i]), BitsAsFloat(odd), sum);
+          sum = Fma(Set(a[x + 2 * i + 1]), BitsAsFloat(ShiftLeft<16>(bits)), sum);
+        } else {
+          sum = Fma(Set(a[x + i]), square[i], sum);
+        }
       }
     }
   }
-#pragma GCC unroll 8
-  for (int i = 0; i < kRows; ++i) {
-#pragma GCC unroll 4
-    for (int j = 0; j < kTileVectors; ++j) sums[i][j] = sum[i][j];
-  }
+  *sum_of = sum;
+  return k;
 }
 
-// One row, 2 * kLanes indices of k of a whole panel: squares of pairs are used where they were
-// transposed, and what is fetched ahead is the next panel.
-TESSERA_SIMD void AddSquares(const float* a, const Bf16* b, int64_t ws, VecF* sums) {
-#pragma GCC unroll 1
-  for (int v = 0; v < kTileVectors; ++v) {
-    VecF square[kLanes];
-#pragma GCC unroll 16
-    for (int64_t w = 0; w < kLanes; ++w) {
-      const Bf16* const from = b + (v * kLanes + w) * ws;
-      square[w] = BitsAsFloat(Load(reinterpret_cast<const int32_t*>(from)));
-      __builtin_prefetch(from + kTileVectors * kLanes * ws, 0, 2);
-      __builtin_prefetch(from + 2 * kLanes);
-    }
-    TransposeSquare(square);
-    VecF sum = sums[v];
-#pragma GCC unroll 16
-    for (int64_t i = 0; i < kLanes; ++i) {
-      const VecI bits = BitsAsInt(square[i]);
-      const VecI odd = bits & SetI(static_cast<int32_t>(0xffff0000u));
-      sum = Fma(Set(a[2 * i]), BitsAsFloat(odd), sum);
-      sum = Fma(Set(a[2 * i + 1]), BitsAsFloat(ShiftLeft<16>(bits)), sum);
-    }
-    sums[v] = sum;
-  }
-}
-
-// A panel at a time: a little of it is transposed into the first-level cache and used there.
+// A vector of columns at a time. Rows that lie a multiple of 4 KiB apart share the ways of the
+// first-level cache, eight for the most part: more of them at a time take twice as long.
 TESSERA_SIMD void SkinnyAlong(int64_t rows, int64_t depth, const float* a, const GemmView& b,
                               int64_t width, float* sums) {
-  constexpr int64_t kPanel = kTileVectors * kLanes;
   constexpr int64_t kDeep = 64;
   const int64_t flip = FlipOf(b.element);
-  alignas(64) float panel[kDeep * kPanel];
+  const int64_t ws = b.width_stride;
+  alignas(64) float columns[kDeep * kLanes];
   Dispatch(
-      b.element, b.data, 0.0f, [&](const auto* data) __attribute__((always_inline)) {
-        for (int64_t j = 0; j < width; j += kPanel) {
-          const int64_t count = width - j < kPanel ? width - j : kPanel;
-          VecF sum[kSkinnyRows][kTileVectors];
-          for (auto& row : sum) {
-            for (VecF& s : row) s = Zero();
-          }
+      b.element, b.data, 0.0f, [&]<typename T>(const T* data) __attribute__((always_inline)) {
+        for (int64_t j = 0; j < width; j += kLanes) {
+          const int64_t count = width - j < kLanes ? width - j : kLanes;
+          const T* const from = data + j * ws;
+          VecF sum[kSkinnyRows];
+          for (VecF& s : sum) s = Zero();
           int64_t k = 0;
-          if constexpr (kIsBf16<decltype(*data)>) {
-            const bool squares = rows == 1 && flip == 1 && count == kPanel;
-            for (; squares && k + 2 * kLanes <= depth; k += 2 * kLanes) {
-              AddSquares(a + k, data + j * b.width_stride + k, b.width_stride, sum[0]);
-            }
+          if constexpr (sizeof(T) == sizeof(float) || kIsBf16<T>) {
+            const bool squares = rows == 1 && count == kLanes && flip == (kIsBf16<T> ? 1 : 0);
+            if (squares) k = AddLines(depth, a, from, ws, sum);
           }
           for (; k < depth; k += kDeep) {
             const int64_t left = depth - k < kDeep ? depth - k : kDeep;
-            PackColumns<kPanel>(data + j * b.width_stride + k, b.width_stride, count, left, flip,
-                                panel);
+            PackColumns<kLanes>(from + k, ws, count, left, flip, columns);
             const int64_t deep = left + (left & flip);
             const float* const factors = a + k * rows;
             if (rows == 1) {
-              AddProducts<1>(deep, factors, 1, panel, sum);
+              AddProducts<1>(deep, factors, columns, sum);
             } else if (rows == 4) {
-              AddProducts<4>(deep, factors, 4, panel, sum);
+              AddProducts<4>(deep, factors, columns, sum);
             } else {
-              for (int64_t i = 0; i < kSkinnyRows; i += kTileRows) {
-                AddProducts<kTileRows>(deep, factors + i, kSkinnyRows, panel, sum + i);
-              }
+              AddProducts<kSkinnyRows>(deep, factors, columns, sum);
             }
           }
-          for (int64_t i = 0; i < rows; ++i) {
-            for (int v = 0; v < kTileVectors; ++v) {
-              StoreN(sums + i * width + j + v * kLanes, sum[i][v], count - v * kLanes);
-            }
-          }
+          for (int64_t i = 0; i < rows; ++i) StoreN(sums + i * width + j, sum[i], count);
         }
       });
 }
