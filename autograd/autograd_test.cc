@@ -379,6 +379,48 @@ TEST(AutogradTest, HooksSeeAndReplaceWholeGradients) {
   EXPECT_EQ(GradOf(x), std::vector<float>{4});
 }
 
+TEST(AutogradTest, WhatAHookReturnsFitsTheGradient) {
+  for (const bool of_leaf : {true, false}) {
+    const auto hooked = [&](const TensorHook& hook) {
+      const Tensor x = RequireGrad(Full({2, 3}, 2.0));
+      const Tensor y = Product(x, x);
+      AddGradHook(of_leaf ? x : y, hook);
+      return std::pair(x, Product(y, y));
+    };
+    const Tensor ones = Full({2, 3}, 1.0);
+    const auto refused = [&](const TensorHook& hook) {
+      const auto [x, y] = hooked(hook);
+      try {
+        Backward({y}, {ones});
+      } catch (const Error& error) {
+        return std::string(error.what());
+      }
+      return std::string();
+    };
+    const std::string shape = refused([](const Tensor&) { return Full({3, 2}, 1.0); });
+    EXPECT_NE(shape.find("given the gradient float32[2, 3] and returned float32[3, 2]"),
+              std::string::npos)
+        << shape;
+    EXPECT_NE(refused([](const Tensor&) { return Full({1}, 1.0); }), "");
+    EXPECT_NE(refused([](const Tensor& grad) {
+                return Empty(grad.shape(), grad.dtype(), Device::Meta());
+              }),
+              "");
+    // Promotion makes a dtype wider, and the gradient keeps its own.
+    const auto [x, y] =
+        hooked([](const Tensor& grad) { return Full(grad.shape(), 1.5, DType::kFloat64); });
+    std::vector<DType> seen;
+    AddGradHook(of_leaf ? x : y, [&](const Tensor& grad) {
+      seen.push_back(grad.dtype());
+      return Tensor();
+    });
+    Backward({y}, {ones});
+    EXPECT_EQ(Grad(x).dtype(), DType::kFloat32);
+    EXPECT_EQ(seen, std::vector<DType>{DType::kFloat32});
+    EXPECT_EQ(GradOf(x), std::vector<float>(6, of_leaf ? 1.5f : 6.0f));
+  }
+}
+
 TEST(AutogradTest, AHookOfALeafSeesItsWholeGradientOfAPass) {
   const Tensor w = Leaf({3});
   const Tensor x = Leaf({2});

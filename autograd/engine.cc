@@ -239,11 +239,18 @@ class Engine : public std::enable_shared_from_this<Engine> {
                   " for an input of shape ", shape);
   }
 
+  // What a hook returns is read as the gradient it replaces: operations promote, so that its dtype
+  // may be wider.
   static void RunHooks(const Hooks<TensorHook>& hooks, Tensor* grad) {
     if (hooks == nullptr || !grad->defined()) return;
     hooks->Visit([grad](const TensorHook& hook) {
       Tensor replaced = hook(*grad);
-      if (replaced.defined()) *grad = std::move(replaced);
+      if (!replaced.defined()) return;
+      TESSERA_CHECK(replaced.shape() == grad->shape() && replaced.device() == grad->device(),
+                    "grad_hook", "a hook was given the gradient ", *grad, " and returned ",
+                    replaced, "; return one of the same shape on the same device");
+      if (replaced.dtype() != grad->dtype()) replaced = CastCopy(replaced, grad->dtype());
+      *grad = std::move(replaced);
     });
   }
 

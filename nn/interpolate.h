@@ -5,7 +5,8 @@
 //   Interpolate to({.size = Extent2d(224), .mode = Interpolation::kBilinear}, Child("resize"));
 //   body.Add<Interpolate>(InterpolateConfig{.scale = 2});                 // in a Sequential
 //
-// It has no parameters. ops/pooling/interpolate.h says which pixels it takes.
+// It has no parameters. ops/pooling/interpolate.h says which pixels it takes; those of a scale lie
+// 1 / scale from each other, whatever the size is rounded to.
 #ifndef TESSERA_NN_INTERPOLATE_H_
 #define TESSERA_NN_INTERPOLATE_H_
 

@@ -52,6 +52,11 @@ TEST(VisionLayersTest, Gradients) {
     CheckLayer(up, x.Detach(), [&](const Tensor& in) { return up.Forward(in); });
     EXPECT_EQ(up.Forward(x).shape(), (Shape{2, 4, 10, 6}));
   }
+  // PyTorch's nn.Upsample(scale_factor=1.5).
+  Interpolate half_as_large({.scale = 1.5}, Scope::Root({}));
+  EXPECT_EQ(half_as_large.Forward(Tensor::FromVector<float>({1, 4, 2, 8, 5, 7}, {1, 1, 2, 3}))
+                .ToVector<float>(),
+            (std::vector<float>{1, 1, 4, 2, 1, 1, 4, 2, 8, 8, 5, 7}));
   Interpolate fixed({.size = Extent2d(3, 7)}, Scope::Root(kDouble));
   EXPECT_EQ(fixed.Forward(x).shape(), (Shape{2, 4, 3, 7}));
   GroupNorm group_norm({.groups = 2, .channels = 4}, Scope::Root(kDouble));

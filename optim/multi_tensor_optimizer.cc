@@ -71,8 +71,10 @@ void* DataOrNull(const Tensor& t) { return t.defined() ? t.raw_data() : nullptr;
 Tensor KernelGrad(const Parameter& parameter) {
   Tensor grad = GradOrNone(parameter.tensor);
   if (!grad.defined()) return grad;
-  TESSERA_CHECK(IsFloating(grad.dtype()) && grad.device() == parameter.tensor.device(), "optimizer",
-                "'", parameter.name, "' is ", parameter.tensor, ", its gradient ", grad);
+  TESSERA_CHECK(IsFloating(grad.dtype()) && grad.shape() == parameter.tensor.shape() &&
+                    grad.device() == parameter.tensor.device(),
+                "optimizer", "'", parameter.name, "' is ", parameter.tensor, ", its gradient ",
+                grad);
   const bool narrow =
       grad.dtype() == DType::kFloat64 && parameter.tensor.dtype() != DType::kFloat64;
   return narrow ? CastCopy(grad, DType::kFloat32) : grad.ContiguousCopy();

@@ -18,6 +18,7 @@
 #include "ops/elementwise/elementwise.h"
 #include "ops/testing/op_check.h"
 #include "optim/adam/adam.h"
+#include "optim/clip.h"
 #include "optim/sgd/sgd.h"
 #include "optim/testdata/pytorch_golden.h"
 
@@ -346,6 +347,28 @@ TEST(OptimizerTest, TiedGradientsAreJoined) {
   SetGrad(twin, Full({3}, 2.0));
   optimizer.Step();
   EXPECT_EQ(w.ToVector<float>()[1], -2.75f);
+}
+
+TEST(OptimizerTest, ATiedWeightThatIsFrozenLaterStays) {
+  const Tensor w = RequireGrad(Full({3}, 1.0));
+  const Tensor twin = RequireGrad(w.Detach());
+  Sgd optimizer({{.parameters = {{"wte.weight", w, {twin}}}}}, {.lr = 1, .momentum = 0});
+  DropGrad(w);
+  SetGrad(twin, Full({3}, 2.0));
+  EXPECT_EQ(ClipGradNorm(optimizer.parameters(), {.max_norm = 1}).norm.Item(), 0);
+  EXPECT_FALSE(Grad(twin).defined());
+  SetGrad(twin, Full({3}, 2.0));
+  optimizer.Step();
+  EXPECT_EQ(w.ToVector<float>(), std::vector<float>(3, 1.0f));
+  // With one use frozen the other one trains it.
+  RequireGrad(w);
+  DropGrad(twin);
+  SetGrad(w, Full({3}, 0.5));
+  optimizer.Step();
+  EXPECT_EQ(w.ToVector<float>(), std::vector<float>(3, 0.5f));
+  DropGrad(w);
+  optimizer.Step();
+  EXPECT_EQ(w.ToVector<float>(), std::vector<float>(3, 0.5f));
 }
 
 TEST(OptimizerTest, ZeroGradReleasesOrFills) {

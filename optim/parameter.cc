@@ -38,9 +38,11 @@ Tensor SumOfUses(std::vector<Tensor> gradients, bool in_tree) {
 void JoinTiedGradients(const std::vector<Parameter>& parameters) {
   for (const Parameter& parameter : parameters) {
     if (parameter.tied.empty()) continue;
-    std::vector<Tensor> gradients = {Grad(parameter.tensor)};
+    // A use that was frozen since has none, and a frozen parameter takes none.
+    std::vector<Tensor> gradients = {GradOrNone(parameter.tensor)};
     for (const Tensor& tied : parameter.tied) gradients.push_back(GradOrNone(tied));
-    SetGrad(parameter.tensor, SumOfUses(std::move(gradients), parameter.adds_in_tree));
+    const Tensor sum = SumOfUses(std::move(gradients), parameter.adds_in_tree);
+    if (IsLeaf(parameter.tensor)) SetGrad(parameter.tensor, sum);
     for (const Tensor& tied : parameter.tied) {
       if (IsLeaf(tied)) SetGrad(tied, Tensor());
     }

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <vector>
 
 #include "ops/pooling/interpolate.h"
 #include "ops/testing/op_check.h"
@@ -203,6 +204,50 @@ TEST(PoolingTest, InterpolateNearest) {
            .sum_length = 16});
 }
 
+// Values of PyTorch's F.interpolate(scale_factor=...).
+TEST(PoolingTest, InterpolatesByAScale) {
+  constexpr auto kNearest = Interpolation::kNearest;
+  constexpr auto kBilinear = Interpolation::kBilinear;
+  // The first row of a picture of four equal ones.
+  const auto row = [](double scale, Interpolation mode) {
+    std::vector<float> values;
+    for (int h = 0; h < 4; ++h) values.insert(values.end(), {1, 4, 2, 8, 5});
+    const Extent2d size(static_cast<int64_t>(scale * 4), static_cast<int64_t>(scale * 5));
+    std::vector<float> y = Interpolate(Tensor::FromVector<float>(values, {1, 1, 4, 5}), size,
+                                       {.mode = mode, .scale = scale})
+                               .ToVector<float>();
+    y.resize(static_cast<size_t>(size.w));
+    return y;
+  };
+  using Values = std::vector<float>;
+  EXPECT_EQ(row(1.3, kNearest), (Values{1, 1, 4, 2, 8, 8}));
+  EXPECT_EQ(row(0.75, kNearest), (Values{1, 4, 2}));
+  EXPECT_EQ(row(2.7, kNearest), (Values{1, 1, 1, 4, 4, 4, 2, 2, 2, 8, 8, 5, 5}));
+  EXPECT_EQ(row(1.1, kNearest), (Values{1, 4, 2, 8, 5}));
+  EXPECT_EQ(row(2.1, kNearest), (Values{1, 1, 4, 4, 2, 2, 8, 8, 5, 5}));
+  const auto expect_near = [](const Values& y, const Values& expected) {
+    ASSERT_EQ(y.size(), expected.size());
+    for (size_t i = 0; i < y.size(); ++i) EXPECT_NEAR(y[i], expected[i], 2e-6) << i;
+  };
+  expect_near(row(1.3, kBilinear), {1, 2.961538F, 3.153846F, 3.153846F, 7.769231F, 5.807692F});
+  expect_near(row(0.75, kBilinear), {1.5, 3, 7});
+  expect_near(row(1.1, kBilinear), {1, 4, 2, 8, 5});
+  const Tensor x = Tensor::FromVector<float>({1, 4, 2, 8, 5, 7}, {1, 1, 2, 3});
+  expect_near(Interpolate(x, {3, 5}, {.mode = kBilinear, .scale = 1.9}).ToVector<float>(),
+              {1, 1.868421F, 3.447369F, 3.315789F, 2.263158F, 3.026316F, 3.391967F, 4.056787F,
+               4.001385F, 3.558172F, 6.710526F, 6.16205F, 5.16482F, 5.247923F, 5.912743F});
+  for (const Interpolation mode : {kNearest, kBilinear}) {
+    CheckOp({.name = "interpolate by a scale",
+             .op =
+                 [&](const Tensors& in) {
+                   return Tensors{Interpolate(in[0], {5, 6}, {.mode = mode, .scale = 1.7})};
+                 },
+             .reference = nullptr,
+             .inputs = {RandomTensor({2, 2, 3, 4}, 1)},
+             .sum_length = 16});
+  }
+}
+
 TEST(PoolingTest, NanIsTheLargestAndTheFirstOfEqualsWins) {
   const float nan = std::numeric_limits<float>::quiet_NaN();
   const Tensor x = Tensor::FromVector<float>({1, nan, 3, 2, 2, 2}, {1, 1, 6});
@@ -225,6 +270,9 @@ TEST(PoolingTest, RefusesWhatDoesNotFit) {
   EXPECT_THROW(AdaptiveAvgPool2d(x, 0), Error);
   EXPECT_THROW(Interpolate(x, 0), Error);
   EXPECT_THROW(Interpolate(x, 7, {.align_corners = true}), Error);
+  for (const double scale : {-2.0, 1.3, std::nan("")}) {
+    EXPECT_THROW(Interpolate(x, 7, {.scale = scale}), Error) << scale;
+  }
 }
 
 }  // namespace
