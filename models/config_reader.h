@@ -62,6 +62,10 @@ class ConfigReader {
   void Require(bool condition, const std::string& problem) {
     if (!condition) Update(InvalidArgument(source(), ": ", problem));
   }
+  // What was made of a key's value.
+  void RequireOk(const char* key, const Status& status) {
+    Require(status.ok(), Concat("'", key, "': ", Message(status)));
+  }
   // `size` is shared out over `parts`.
   void RequireMultiple(const char* size_key, int64_t size, const char* parts_key, int64_t parts) {
     Require(parts > 0 && size % parts == 0,

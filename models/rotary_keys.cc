@@ -126,23 +126,36 @@ StatusOr<Section> FindSection(const json& config, const std::string& family,
     section.keys["rope_theta"] = config[defaults.base_key];
   }
   const char* const share = "partial_rotary_factor";
+  const auto check = [&](const Section& where) {
+    if (defaults.reads_share || !Has(where.keys, share) || where.keys[share] == 1) {
+      return OkStatus();
+    }
+    return where.Problem(share, Concat("must be 1, not ", where.keys[share].dump()));
+  };
+  TESSERA_RETURN_IF_ERROR(check(section));
+  TESSERA_RETURN_IF_ERROR(check({.name = "", .keys = config, .family = family}));
   if (!Has(section.keys, share) && Has(config, share)) section.keys[share] = config[share];
   return section;
 }
 
+constexpr char kOriginal[] = "original_max_position_embeddings";
+
 // The length that the model was trained on before its scaling, where it is said; 0: it is not.
-// Phi-3 has LongRoPE's beside the section, from which its factor follows; within a section, version
-// 4 of transformers does not look at it.
+// Phi-3 has LongRoPE's beside the section; within a section, version 4 of transformers does not
+// look at it. Version 5 prefers the one beside its section, of every kind.
 StatusOr<int64_t> OriginalPositions(const json& config, const Section& section,
                                     RotaryScaling::Kind kind) {
-  const char* const key = "original_max_position_embeddings";
   const bool long_rope = kind == RotaryScaling::kLongRope;
   Section where = section;
-  if (long_rope && Has(config, key)) where = {.name = "", .keys = config, .family = section.family};
+  if ((long_rope || section.name == "rope_parameters") && Has(config, kOriginal)) {
+    where = {.name = "", .keys = config, .family = section.family};
+  }
   double original = 0;
   const bool counts = kind == RotaryScaling::kLlama3 || kind == RotaryScaling::kYarn ||
                       (long_rope && where.name != "rope_scaling");
-  if (counts) TESSERA_RETURN_IF_ERROR(where.Read(key, &original, {.least = 2, .most = kMost}));
+  if (counts) {
+    TESSERA_RETURN_IF_ERROR(where.Read(kOriginal, &original, {.least = 2, .most = kMost}));
+  }
   return static_cast<int64_t>(original);
 }
 
@@ -163,8 +176,9 @@ StatusOr<RotaryKeys> ReadRotaryKeys(const json& json, const std::string& family,
   TESSERA_ASSIGN_OR_RETURN(const int64_t original, OriginalPositions(json, section, scaling.kind));
   scaling.original_positions = original == 0 ? max_position_embeddings : original;
   const auto longest = static_cast<double>(max_position_embeddings);
-  if (scaling.kind == RotaryScaling::kLongRope &&
-      (Has(json, "original_max_position_embeddings") || !Has(section.keys, "factor"))) {
+  // Version 4 of transformers computes a factor that is there, too.
+  const bool computes = section.name == "rope_scaling" && Has(json, kOriginal);
+  if (scaling.kind == RotaryScaling::kLongRope && (computes || !Has(section.keys, "factor"))) {
     scaling.factor = std::max(1.0, longest / static_cast<double>(scaling.original_positions));
   }
   const bool extends =

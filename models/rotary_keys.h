@@ -35,6 +35,8 @@ struct RotaryDefaults {
   // section is for all layers.
   std::string base_key = "rope_theta";
   bool one_section = false;
+  // False: `partial_rotary_factor` is not known, and refused unless it is 1.
+  bool reads_share = false;
 };
 
 // `family` begins messages: "config of llama: 'rope_scaling.factor' ...".

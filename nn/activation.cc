@@ -7,15 +7,32 @@ namespace tessera::nn {
 namespace {
 
 Tensor Identity(const Tensor& x) { return x; }
+Tensor Relu2(const Tensor& x) { return Square(Relu(x)); }
+Tensor Relu6(const Tensor& x) { return Clamp(Relu(x), 0, 6); }
+Tensor QuickGelu(const Tensor& x) { return Mul(x, Sigmoid(Mul(x, 1.702))); }
+Tensor Mish(const Tensor& x) { return Mul(x, Tanh(Softplus(x))); }
 
 constexpr struct {
   std::string_view name;
   Activation function;
 } kActivations[] = {
-    {"gelu", Gelu},          {"gelu_new", GeluTanh}, {"gelu_pytorch_tanh", GeluTanh},
-    {"gelu_fast", GeluTanh}, {"relu", Relu},         {"silu", Silu},
-    {"swish", Silu},         {"tanh", Tanh},         {"sigmoid", Sigmoid},
+    {"gelu", Gelu},
+    {"gelu_new", GeluTanh},
+    {"gelu_pytorch_tanh", GeluTanh},
+    {"gelu_fast", GeluTanh},
+    {"relu", Relu},
+    {"silu", Silu},
+    {"swish", Silu},
+    {"tanh", Tanh},
+    {"sigmoid", Sigmoid},
     {"linear", Identity},
+    {"relu2", Relu2},
+    {"relu6", Relu6},
+    {"mish", Mish},
+    {"quick_gelu", QuickGelu},
+    {"gelu_python", Gelu},
+    {"gelu_python_tanh", GeluTanh},
+    {"gelu_accurate", GeluTanh},
 };
 
 }  // namespace

@@ -320,6 +320,40 @@ TEST(ModuleTest, OnParameterSeesEachBeforeTheNext) {
   EXPECT_EQ(seen[0], "c_fc.weight");
 }
 
+// Values and slopes of transformers 5.24's ACT2FN, in float64.
+TEST(ModuleTest, ActivationsMadeOfOthers) {
+  const std::vector<double> at = {-4, -1.5, -0.25, 0, 0.5, 2, 7};
+  const struct {
+    const char* name;
+    std::vector<double> values;
+    std::vector<double> slopes;
+  } cases[] = {
+      {"relu2", {0, 0, 0, 0, 0.25, 4, 49}, {0, 0, 0, 0, 1, 4, 14}},
+      {"relu6", {0, 0, 0, 0, 0.5, 2, 6}, {0, 0, 0, 0, 1, 1, 0}},
+      {"mish",
+       {-0.0725917408, -0.298099742, -0.129926964, 0, 0.375245211, 1.94395896, 6.99998838},
+       {-0.0537732098, -0.0640978159, 0.439815602, 0.6, 0.886424375, 1.06931793, 1.00002156}},
+      {"quick_gelu",
+       {-0.00441472414, -0.108337802, -0.0988003501, 0, 0.350388437, 1.93565862, 6.99995313},
+       {-0.00640188655, -0.0988480646, 0.293499559, 0.5, 0.879221912, 1.07381535, 1.00007308}},
+      {"gelu_python",
+       {-0.000126684967, -0.100210802, -0.100323419, 0, 0.345731231, 1.95449974, 7},
+       {-0.000503649661, -0.127469192, 0.304626645, 0.5, 0.867495125, 1.0852318, 1}},
+      {"gelu_accurate",
+       {-7.02459482e-05, -0.100428423, -0.100324649, 0, 0.34571401, 1.95459769, 7},
+       {-0.000335123197, -0.127710793, 0.304645905, 0.5, 0.867369904, 1.08609926, 1}}};
+  for (const auto& c : cases) {
+    Tensor x = Tensor::FromVector(at, {std::ssize(at)});
+    x.set_requires_grad(true);
+    const Tensor y = (*FindActivation(c.name))(x);
+    Backward(Sum(y));
+    for (size_t i = 0; i < at.size(); ++i) {
+      EXPECT_NEAR(y.ToVector<double>()[i], c.values[i], 1e-8) << c.name << " at " << at[i];
+      EXPECT_NEAR(Grad(x).ToVector<double>()[i], c.slopes[i], 1e-8) << c.name << " at " << at[i];
+    }
+  }
+}
+
 TEST(ModuleTest, UnknownActivationIsNamed) {
   EXPECT_NE(Message(FindActivation("gelu2").status()).find("'gelu2'"), std::string::npos);
 }

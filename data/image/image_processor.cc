@@ -129,7 +129,9 @@ StatusOr<ImageProcessor> ImageProcessor::Load(const std::string& folder, int64_t
 
 StatusOr<ImageProcessor> ImageProcessor::OfModel(const std::string& folder,
                                                  const json& model_config) {
-  const auto size = model_config.value("image_size", int64_t{224});
+  // Files may give both sides of a square.
+  const json sides = model_config.value("image_size", json(224));
+  const auto size = (sides.is_array() ? sides.at(0) : sides).get<int64_t>();
   const auto channels = model_config.value("num_channels", int64_t{3});
   if (PathExists(JoinPath(folder, "preprocessor_config.json"))) return Load(folder, channels);
   ImageProcessorConfig config;

@@ -203,6 +203,15 @@ TEST(ImageProcessorTest, ShortestEdgeAndCrop) {
   EXPECT_NEAR(out[7], (106.0 / 255 - 0.5) / 0.5, 0.01);
 }
 
+TEST(ImageProcessorTest, SizesOfAModel) {
+  for (const nlohmann::json& size : {nlohmann::json(24), nlohmann::json({24, 24})}) {
+    const auto processor = ImageProcessor::OfModel("no-such-folder", {{"image_size", size}});
+    ASSERT_TRUE(processor.ok()) << Message(processor.status());
+    EXPECT_EQ(processor->height(), 24) << size;
+    EXPECT_EQ(processor->width(), 24) << size;
+  }
+}
+
 TEST(ImageProcessorTest, WhatIsWrongIsNamed) {
   for (const auto& [key, value] : std::vector<std::pair<const char*, nlohmann::json>>{
            {"size", "big"},

@@ -96,9 +96,9 @@ StatusOr<BertConfig> BertConfig::FromJson(const nlohmann::json& json) {
   std::vector<std::string> names;
   for (const BertArchitecture& architecture : known) names.push_back(architecture.name);
   c.head = known[reader.ReadArchitecture(names)].head;
+  reader.RequireOk("hidden_act", nn::FindActivation(c.hidden_act).status());
   TESSERA_RETURN_IF_ERROR(reader.status());
   TESSERA_ASSIGN_OR_RETURN(c.labels, LabelSpec::FromJson(json, type));
-  TESSERA_RETURN_IF_ERROR(nn::FindActivation(c.hidden_act).status());
   return c;
 }
 

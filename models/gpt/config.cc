@@ -30,7 +30,7 @@ const OptionTable& GptConfig::Table() {
           .Add("scale_attn_by_inverse_layer_idx", &C::scale_attn_by_inverse_layer_idx,
                "divides scores by the number of the layer")
           .Add("tie_word_embeddings", &C::tie_word_embeddings, "the head is the embedding")
-          .AddUnsupported({{"add_cross_attention", false}}));
+          .AddUnsupported({{"add_cross_attention", false}, {"is_causal", true}}));
   return *table;
 }
 
@@ -39,9 +39,14 @@ StatusOr<GptConfig> GptConfig::FromJson(const nlohmann::json& json) {
   ConfigReader reader(json, "gpt2");
   if (!reader.Has("n_positions")) reader.Read("n_ctx", &c.n_positions, SizeBelow(kMostRows));
   reader.Read(&c);
+  // What transformers calls them in all models. Where a file has both names, this one counts.
+  reader.Read("max_position_embeddings", &c.n_positions, SizeBelow(kMostRows));
+  reader.Read("hidden_size", &c.n_embd, SizeBelow(kMostWidth));
+  reader.Read("num_hidden_layers", &c.n_layer, SizeBelow(kMostLayers));
+  reader.Read("num_attention_heads", &c.n_head, SizeBelow(kMostWidth));
   reader.RequireMultiple("n_embd", c.n_embd, "n_head", c.n_head);
+  reader.RequireOk("activation_function", nn::FindActivation(c.activation_function).status());
   TESSERA_RETURN_IF_ERROR(reader.status());
-  TESSERA_RETURN_IF_ERROR(nn::FindActivation(c.activation_function).status());
   return c;
 }
 

@@ -206,6 +206,20 @@ TEST(GptTest, DryRunOnMetaCountsTheRealStep) {
   EXPECT_EQ(peak(Device::Meta()), peak(Device::Cpu()));
 }
 
+// As GPT2Config of transformers: by its attribute_map, whose names count where a file has both.
+TEST(GptTest, NamesOfOtherModels) {
+  const auto config = GptConfig::FromJson({{"n_head", 12},
+                                           {"num_attention_heads", 3},
+                                           {"hidden_size", 24},
+                                           {"num_hidden_layers", 5},
+                                           {"max_position_embeddings", 7}});
+  ASSERT_TRUE(config.ok()) << Message(config.status());
+  EXPECT_EQ(config->n_head, 3);
+  EXPECT_EQ(config->n_embd, 24);
+  EXPECT_EQ(config->n_layer, 5);
+  EXPECT_EQ(config->n_positions, 7);
+}
+
 TEST(GptTest, RefusesConfigurationsByName) {
   const auto problem = [](const char* key, nlohmann::json value) {
     nlohmann::json config = SmallConfig();
@@ -215,7 +229,11 @@ TEST(GptTest, RefusesConfigurationsByName) {
   EXPECT_NE(problem("n_head", 3).find("n_embd"), std::string::npos);
   EXPECT_NE(problem("n_layer", "two").find("'n_layer' must be an integer"), std::string::npos);
   EXPECT_NE(problem("add_cross_attention", true).find("add_cross_attention"), std::string::npos);
-  EXPECT_NE(problem("activation_function", "gelu9").find("gelu9"), std::string::npos);
+  EXPECT_NE(problem("is_causal", false).find("'is_causal': false"), std::string::npos);
+  EXPECT_NE(
+      problem("activation_function", "gelu9").find("'activation_function': activation 'gelu9'"),
+      std::string::npos);
+  EXPECT_NE(problem("hidden_size", -4).find("'hidden_size'"), std::string::npos);
   EXPECT_NE(problem("vocab_size", -4).find("vocab_size"), std::string::npos);
   EXPECT_NE(problem("model_type", "gpt9").find("gpt9"), std::string::npos);
 }

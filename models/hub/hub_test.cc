@@ -137,6 +137,31 @@ TEST_F(HubTest, OtherNamesBuffersAndCopiesOfTiedWeights) {
   EXPECT_EQ(Values(**loaded), Values(*original));
 }
 
+// What torch.compile and data parallelism put before names.
+TEST_F(HubTest, NamesBehindAWrapper) {
+  const auto original = Build(SmallConfig(), {.seed = 3});
+  for (const std::string wrapper : {"_orig_mod.", "module.", "_orig_mod.module."}) {
+    const std::string folder = Saved("m");
+    Rewrite(folder, [&](std::vector<NamedTensorView>& tensors) {
+      for (NamedTensorView& t : tensors) t.name = wrapper + t.name;
+    });
+    const auto loaded = LoadModel(folder, {.require_weights = true});
+    ASSERT_TRUE(loaded.ok()) << Message(loaded.status());
+    EXPECT_EQ(Values(**loaded), Values(*original)) << wrapper;
+    Rewrite(folder, [&](std::vector<NamedTensorView>& tensors) {
+      tensors[0].name = wrapper + "score.weight";
+    });
+    EXPECT_EQ(LoadFailure(folder),
+              folder + "/model.safetensors: unknown tensor '" + wrapper + "score.weight'");
+  }
+  // Not before all of them: a name is what it is.
+  const std::string folder = Saved("m");
+  Rewrite(folder, [](std::vector<NamedTensorView>& tensors) {
+    tensors[0].name = "module." + tensors[0].name;
+  });
+  EXPECT_NE(LoadFailure(folder).find("unknown tensor 'module."), std::string::npos);
+}
+
 TEST_F(HubTest, NamesOfPublishedGlms) {
   const json glm = {{"model_type", "glm"}, {"vocab_size", 30},         {"hidden_size", 8},
                     {"num_layers", 1},     {"num_attention_heads", 2}, {"max_sequence_length", 8}};
@@ -313,6 +338,47 @@ TEST_F(HubTest, AHeadlessEncoderWhoseFilesHaveNoPoolerIsOneWithout) {
   EXPECT_NE(LoadFailure(Path("classifier")).find("'bert.pooler.dense.weight'"), std::string::npos);
 }
 
+TEST_F(HubTest, FilesWithoutAHeadOfNoNamedClassAreTheEncoder) {
+  const json text = {{"vocab_size", 23},        {"hidden_size", 10},
+                     {"num_hidden_layers", 1},  {"num_attention_heads", 2},
+                     {"intermediate_size", 14}, {"max_position_embeddings", 12},
+                     {"pad_token_id", 0}};
+  const json picture = {{"hidden_size", 10},        {"num_hidden_layers", 1},
+                        {"num_attention_heads", 2}, {"intermediate_size", 14},
+                        {"image_size", 8},          {"patch_size", 4}};
+  const auto without_class = [](const std::string& folder) {
+    json config = *ReadJsonFile(folder + "/config.json");
+    config.erase("architectures");
+    return WriteFileAtomically(folder + "/config.json", config.dump());
+  };
+  for (auto [type, bare, whole, config] :
+       {std::tuple("bert", "BertModel", "BertForMaskedLM", text),
+        std::tuple("roberta", "RobertaModel", "RobertaForMaskedLM", text),
+        std::tuple("modernbert", "ModernBertModel", "ModernBertForMaskedLM", text),
+        std::tuple("vit", "ViTModel", "ViTForImageClassification", picture)}) {
+    config["model_type"] = type;
+    for (const std::string architecture : {bare, whole}) {
+      config["architectures"] = {architecture};
+      const auto model = Build(config, {.seed = 3});
+      ASSERT_TRUE(SaveModel(*model, Path(architecture)).ok());
+      ASSERT_TRUE(without_class(Path(architecture)).ok());
+      const auto loaded = LoadModel(Path(architecture), {.require_weights = true});
+      ASSERT_TRUE(loaded.ok()) << Message(loaded.status());
+      EXPECT_EQ(Values(**loaded), Values(*model)) << architecture;
+    }
+  }
+  // A classifier's may be one of several classes.
+  json config = text;
+  config["model_type"] = "bert";
+  config["architectures"] = {"BertForSequenceClassification"};
+  ASSERT_TRUE(SaveModel(*Build(config), Path("classifier")).ok());
+  ASSERT_TRUE(without_class(Path("classifier")).ok());
+  EXPECT_NE(
+      LoadFailure(Path("classifier"))
+          .find("; the configuration has no 'architectures', so it is taken for BertForMaskedLM"),
+      std::string::npos);
+}
+
 TEST_F(HubTest, WhatDoesNotFitIsNamed) {
   const std::string folder = Saved("m");
   const std::string path = folder + "/model.safetensors";
@@ -322,6 +388,16 @@ TEST_F(HubTest, WhatDoesNotFitIsNamed) {
   };
   Rewrite(folder, [](auto& tensors) { tensors[0].name = "score.weight"; });
   EXPECT_EQ(LoadFailure(folder), path + ": unknown tensor 'score.weight'");
+  const std::string config_path = folder + "/config.json";
+  const std::string config = *ReadFile(config_path);
+  json classifier = SmallConfig();
+  classifier["architectures"] = {"GPT2ForSequenceClassification"};
+  ASSERT_TRUE(WriteFileAtomically(config_path, classifier.dump()).ok());
+  EXPECT_EQ(LoadFailure(folder), config_path +
+                                     ": 'architectures': \"GPT2ForSequenceClassification\" is not "
+                                     "supported; known are GPT2LMHeadModel (" +
+                                     path + ": unknown tensor 'score.weight')");
+  ASSERT_TRUE(WriteFileAtomically(config_path, config).ok());
   restore();
   Rewrite(folder, [](auto& tensors) {
     std::erase_if(tensors,

@@ -258,6 +258,21 @@ bool HavePooler(const WeightFiles& weights) {
   });
 }
 
+// Gives a configuration without a class, of files without a head, the family's class that has none.
+void NameBareClass(const Family& family, const WeightFiles& weights, nlohmann::json* config) {
+  const auto named = config->find("architectures");
+  if (family.is_head == nullptr || (named != config->end() && !named->empty())) return;
+  for (const std::string& name : weights.Names()) {
+    const bool pooler = name.find("pooler.") != std::string::npos;
+    if (!pooler && family.is_head(name.substr(weights.wrapper().size()))) return;
+  }
+  for (const Architecture& architecture : family.architectures) {
+    if (!architecture.name.ends_with("Model")) continue;
+    (*config)["architectures"] = {architecture.name};
+    return;
+  }
+}
+
 // Whether the class that wrote the files has no head: "Qwen3Model".
 bool IsBare(const nlohmann::json& config) {
   const auto names = config.find("architectures");
@@ -272,9 +287,10 @@ Status FitToWeights(const WeightFiles& weights, bool ties, nlohmann::json* confi
   const auto found = FamilyOf(*config);
   if (!found.ok()) return OkStatus();
   const Family& family = **found;
+  NameBareClass(family, weights, config);
   if (family.leave_out_pooler != nullptr && !HavePooler(weights)) family.leave_out_pooler(config);
   if (family.leave_out_lm_head != nullptr && IsBare(*config) &&
-      weights.Find("lm_head.weight") == nullptr) {
+      weights.Find(weights.wrapper() + "lm_head.weight") == nullptr) {
     family.leave_out_lm_head(config);
   }
   if (!ties || family.untie == nullptr) return OkStatus();

@@ -7,20 +7,25 @@
 #include <set>
 #include <utility>
 
+#include "base/file.h"
 #include "models/family.h"
 #include "models/hub/quantized_entries.h"
+#include "nlohmann/json.hpp"
 
 namespace tessera::models {
 namespace {
 
 constexpr int kNamesShown = 3;
 
-// The names that the Hub may have a parameter under, its own first.
-std::vector<std::string> NamesOf(const Family& family, const nn::Parameter& parameter) {
+// The names that files may have a parameter under, its own first.
+std::vector<std::string> NamesOf(const Family& family, const nn::Parameter& parameter,
+                                 const WeightFiles& weights) {
   std::vector<std::string> names = {parameter.name};
   if (family.other_names != nullptr) {
     for (std::string& name : family.other_names(parameter.name)) names.push_back(std::move(name));
   }
+  const size_t plain = weights.wrapper().empty() ? 0 : names.size();
+  for (size_t i = 0; i < plain; ++i) names.push_back(weights.wrapper() + names[i]);
   return names;
 }
 
@@ -99,7 +104,10 @@ Ties TiesOf(const std::vector<nn::Parameter*>& parameters) {
 StatusOr<std::string> ChooseEntry(const Family& family, const std::vector<std::string>& present,
                                   const WeightFiles& weights) {
   if (family.overrides != nullptr) {
-    const auto found = std::find_if(present.begin(), present.end(), family.overrides);
+    const auto found = std::ranges::find_if(present, [&](const std::string& entry) {
+      return family.overrides(
+          entry.substr(entry.starts_with(weights.wrapper()) ? weights.wrapper().size() : 0));
+    });
     if (found != present.end()) return *found;
   }
   for (size_t i = 1; i < present.size(); ++i) {
@@ -119,6 +127,28 @@ bool MayBeWeight(const WeightEntry& entry, const std::string& name) {
   return !entry.dtype.starts_with('I') && !entry.dtype.starts_with('U') && entry.dtype != "BOOL";
 }
 
+// Of tensors that are unknown or missing: `path`: `problem`, or, where config.json says why, that.
+Status Misfit(const Model& model, const Family& family, const WeightFiles& weights,
+              const std::string& path, const std::string& problem) {
+  const auto names = model.config().find("architectures");
+  const bool named = names != model.config().end() && names->is_array() && !names->empty();
+  const std::string first = named && (*names)[0].is_string() ? (*names)[0] : "";
+  if (!named && family.architectures.size() > 1) {
+    return InvalidArgument(path, ": ", problem,
+                           "; the configuration has no 'architectures', so it is ", "taken for ",
+                           family.architectures[0].name);
+  }
+  if (!named || first.ends_with("Model") || family.ArchitectureOf(model.config()) != nullptr) {
+    return InvalidArgument(path, ": ", problem);
+  }
+  std::string known;
+  for (const Architecture& one : family.architectures)
+    known += (known.empty() ? "" : ", ") + one.name;
+  return InvalidArgument(JoinPath(weights.folder(), "config.json"),
+                         ": 'architectures': ", (*names)[0].dump(), " is not supported; known are ",
+                         known, " (", path, ": ", problem, ")");
+}
+
 Status CheckNothingIsLeft(const Model& model, const Family& family, const WeightFiles& weights,
                           const std::set<std::string>& known) {
   // A pipeline stage leaves the other stages' tensors alone.
@@ -126,14 +156,16 @@ Status CheckNothingIsLeft(const Model& model, const Family& family, const Weight
   std::vector<std::string> unknown;
   for (std::string& name : weights.Names()) {
     if (known.count(std::string(ParameterOfEntry(name))) != 0) continue;
-    if (family.ignored_entry != nullptr && family.ignored_entry(name)) continue;
-    if (IsHead(family, std::string(ParameterOfEntry(name)))) continue;
+    const std::string plain = name.substr(weights.wrapper().size());
+    if (family.ignored_entry != nullptr && family.ignored_entry(plain)) continue;
+    if (IsHead(family, std::string(ParameterOfEntry(plain)))) continue;
     if (!MayBeWeight(*weights.Find(name), name)) continue;
     unknown.push_back(std::move(name));
   }
   if (unknown.empty()) return OkStatus();
-  return InvalidArgument(weights.PathOf(unknown[0]), ": unknown ",
-                         unknown.size() == 1 ? "tensor " : "tensors ", QuotedNames(unknown));
+  return Misfit(
+      model, family, weights, weights.PathOf(unknown[0]),
+      Concat("unknown ", unknown.size() == 1 ? "tensor " : "tensors ", QuotedNames(unknown)));
 }
 
 }  // namespace
@@ -157,11 +189,11 @@ StatusOr<std::vector<EntryMatch>> MatchEntries(Model& model, const WeightFiles& 
   std::vector<std::string> missing;
   std::set<std::string> known;
   for (nn::Parameter* parameter : parameters) {
-    std::vector<std::string> names = NamesOf(family, *parameter);
+    std::vector<std::string> names = NamesOf(family, *parameter, weights);
     known.insert(names.begin(), names.end());
     if (parameter->tied_to != nullptr) continue;
     for (const nn::Parameter* other : ties[parameter]) {
-      for (std::string& name : NamesOf(family, *other)) names.push_back(std::move(name));
+      for (std::string& name : NamesOf(family, *other, weights)) names.push_back(std::move(name));
     }
     const std::vector<std::string> present = Present(names, weights);
     const bool replaceable = fresh != nullptr && IsHead(family, parameter->name);
@@ -184,9 +216,9 @@ StatusOr<std::vector<EntryMatch>> MatchEntries(Model& model, const WeightFiles& 
   }
   TESSERA_RETURN_IF_ERROR(CheckNothingIsLeft(model, family, weights, known));
   if (!missing.empty()) {
-    return InvalidArgument(weights.folder(), ": ", missing.size(),
-                           missing.size() == 1 ? " tensor is" : " tensors are",
-                           " missing: ", QuotedNames(missing));
+    return Misfit(model, family, weights, weights.folder(),
+                  Concat(missing.size(), missing.size() == 1 ? " tensor is" : " tensors are",
+                         " missing: ", QuotedNames(missing)));
   }
   for (const EntryMatch& match : matches) {
     TESSERA_ASSIGN_OR_RETURN(const Shape expected, ExpectedShape(match, weights, layouts));
@@ -199,11 +231,11 @@ StatusOr<Pairs> PairsInFiles(Model& model, const WeightFiles& weights) {
   const Family& family = **FamilyOf(model.config());
   Pairs pairs = Pairs::kOne;
   for (const auto& [source, tied] : TiesOf(model.Parameters())) {
-    const std::vector<std::string> names = NamesOf(family, *source);
+    const std::vector<std::string> names = NamesOf(family, *source, weights);
     const std::vector<std::string> sources = Present(names, weights);
     if (sources.empty()) continue;
     for (const nn::Parameter* parameter : tied) {
-      for (const std::string& name : Present(NamesOf(family, *parameter), weights)) {
+      for (const std::string& name : Present(NamesOf(family, *parameter, weights), weights)) {
         // Another name of the source is no use of its own.
         if (std::find(names.begin(), names.end(), ParameterOfEntry(name)) != names.end()) continue;
         TESSERA_ASSIGN_OR_RETURN(const bool same, weights.SameValues(sources[0], name));

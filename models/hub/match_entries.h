@@ -5,8 +5,8 @@
 //                            MatchEntries(*model, weights, nullptr));
 //
 // An entry is found under the parameter's own name, under what else its family knows it by, or,
-// for one that others are tied to, under the names of those. Where several of these are in the
-// files they must be equal.
+// for one that others are tied to, under the names of those; each also behind WeightFiles::wrapper.
+// Where several of these are in the files they must be equal.
 #ifndef TESSERA_MODELS_HUB_MATCH_ENTRIES_H_
 #define TESSERA_MODELS_HUB_MATCH_ENTRIES_H_
 
@@ -32,7 +32,8 @@ struct EntryMatch {
 // integers and tensors without elements, which are no weights.
 // With `fresh`, parameters of a head without an entry of the right shape go there. InvalidArgument
 // names what is missing, unknown, of another shape or type, and two entries for one parameter that
-// differ, unless the family says which of them counts (Family::overrides).
+// differ, unless the family says which of them counts (Family::overrides). Of files whose
+// config.json names a class that the family does not have, it names that.
 StatusOr<std::vector<EntryMatch>> MatchEntries(Model& model, const WeightFiles& weights,
                                                std::vector<nn::Parameter*>* fresh);
 

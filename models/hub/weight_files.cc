@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/hub/weight_files.h"
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
@@ -13,6 +14,8 @@ namespace {
 
 constexpr std::string_view kTorchName = "pytorch_model.bin";
 constexpr std::string_view kTorchIndexName = "pytorch_model.bin.index.json";
+
+constexpr std::string_view kWrappers[] = {"_orig_mod.", "module."};
 
 // A shard is beside its index: its name leads nowhere else.
 bool IsPlainName(const std::string& name) {
@@ -40,6 +43,7 @@ StatusOr<WeightFiles> WeightFiles::Open(const std::string& folder) {
     if (!PathExists(path) && !PathExists(index_path)) continue;
     TESSERA_RETURN_IF_ERROR(PathExists(path) ? weights.OpenOne(path)
                                              : weights.OpenIndexed(index_path));
+    weights.FindWrapper();
     return weights;
   }
   return NotFound(folder, ": holds no weights (", kWeightsName, ")");
@@ -77,6 +81,22 @@ Status WeightFiles::OpenIndexed(const std::string& index_path) {
     file_of_[name] = found->second;
   }
   return OkStatus();
+}
+
+void WeightFiles::FindWrapper() {
+  const auto before_all = [this](const std::string& wrapper) {
+    return !file_of_.empty() && std::ranges::all_of(file_of_, [&](const auto& entry) {
+      return entry.first.starts_with(wrapper);
+    });
+  };
+  for (bool longer = true; longer;) {
+    longer = false;
+    for (const std::string_view one : kWrappers) {
+      if (!before_all(Concat(wrapper_, one))) continue;
+      wrapper_ += one;
+      longer = true;
+    }
+  }
 }
 
 const std::string& WeightFiles::PathOf(std::string_view name) const {

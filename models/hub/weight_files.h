@@ -41,6 +41,9 @@ class WeightFiles {
   const WeightEntry* Find(std::string_view name) const;
   // All names, sorted.
   std::vector<std::string> Names() const;
+  // What torch.compile and data parallelism put before names, "_orig_mod." and "module.", where it
+  // is before all of them; else empty.
+  const std::string& wrapper() const { return wrapper_; }
 
   // Whether two tensors that are there have the same shape and the same elements.
   StatusOr<bool> SameValues(std::string_view name, std::string_view other) const;
@@ -58,8 +61,10 @@ class WeightFiles {
   Status OpenOne(const std::string& path);
   StatusOr<TensorView> View(std::string_view name, std::vector<std::byte>* made) const;
   Status OpenIndexed(const std::string& index_path);
+  void FindWrapper();
 
   std::string folder_;
+  std::string wrapper_;
   std::vector<WeightFile> files_;
   std::map<std::string, size_t, std::less<>> file_of_;
 };

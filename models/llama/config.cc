@@ -62,15 +62,16 @@ void ReadWindows(const json& json, const LlamaType& type, size_t layers, ConfigR
   const bool may_be_zero = c->experts.num_experts > 0;
   reader->Read("sliding_window", &window,
                may_be_zero ? OptionNotes{.least = 0} : OptionNotes{.above = 0});
-  if (type.windows == LlamaWindows::kAll) {
+  const bool may_name = type.windows == LlamaWindows::kAllOrNamed;
+  if (type.windows == LlamaWindows::kAll || (may_name && !reader->Has("layer_types"))) {
     c->windows.assign(layers, window);
     return;
   }
   const bool pattern = type.windows == LlamaWindows::kPattern;
-  bool used = pattern;
+  bool used = pattern || may_name;
   int64_t first = 28;
   int64_t period = type.window_period;
-  if (!pattern) reader->Read("use_sliding_window", &used);
+  if (!used) reader->Read("use_sliding_window", &used);
   if (type.windows == LlamaWindows::kQwen) reader->Read("max_window_layers", &first);
   if (type.name == "gemma3_text") reader->Read("sliding_window_pattern", &period, {.least = 1});
   const std::optional<std::vector<bool>> named = reader->ReadSlidingLayers(layers);
@@ -92,6 +93,7 @@ void ReadWindows(const json& json, const LlamaType& type, size_t layers, ConfigR
 
 // What only Gemma has, and what of it is not supported. Null is no cap.
 void ReadGemma(const json& json, const LlamaType& type, ConfigReader* reader, LlamaConfig* c) {
+  c->hidden_act = type.defaults.hidden_act;  // transformers does not look at `hidden_act`
   reader->Read("hidden_activation", &c->hidden_act);
   reader->Read("query_pre_attn_scalar", &c->query_pre_attn_scalar, {.above = 0});
   const auto read_cap = [&](const char* key, double* cap) {
@@ -128,7 +130,8 @@ json WithLongRope(json config) {
 // Frequencies of the layers that see everything and of those that slide.
 Status ReadRotary(const json& json, const LlamaType& type, LlamaConfig* c) {
   const std::string family(type.name);
-  RotaryDefaults defaults = {.base = type.rope_theta, .share = c->rotary.share};
+  RotaryDefaults defaults = {
+      .base = type.rope_theta, .share = c->rotary.share, .reads_share = type.reads_rotary_share};
   if (c->local_rotary) defaults.layer_type = "full_attention";
   TESSERA_ASSIGN_OR_RETURN(const RotaryKeys rotary,
                            ReadRotaryKeys(family == "phi3" ? WithLongRope(json) : json, family,
@@ -170,7 +173,8 @@ const OptionTable& LlamaConfig::Table() {
           .Add("tie_word_embeddings", &C::tie_word_embeddings, "the head is the embedding")
           .Add("has_lm_head", &C::has_lm_head, "false: a model of hidden states alone")
           .Add("attention_dropout", &C::attention_dropout, "dropout on attention's weights",
-               DropoutShare()));
+               DropoutShare())
+          .AddUnsupported({{"is_causal", true}}));
   return *table;
 }
 
@@ -185,14 +189,16 @@ StatusOr<LlamaConfig> LlamaConfig::FromJson(const json& json) {
   ReadHeads(json, type, &reader, &c);
   ReadBiases(type, &reader, &c);
   const auto layers = static_cast<size_t>(std::clamp<int64_t>(c.num_hidden_layers, 0, kMostLayers));
-  if (name == "gemma2" || name == "gemma3_text") ReadGemma(json, type, &reader, &c);
+  const bool gemma = name == "gemma2" || name == "gemma3_text";
+  if (gemma) ReadGemma(json, type, &reader, &c);
   if (name == "phi3") reader.Read("resid_pdrop", &c.resid_pdrop, DropoutShare());
   if (name == "smollm3") ReadRotatingLayers(layers, &reader, &c);
   if (c.experts.num_experts > 0) ReadExperts(name, layers, &reader, &c);
   ReadWindows(json, type, layers, &reader, &c);
   reader.ReadPaddingToken(c.vocab_size, &c.pad_token_id);
+  reader.RequireOk(gemma ? "hidden_activation" : "hidden_act",
+                   nn::FindActivation(c.hidden_act).status());
   TESSERA_RETURN_IF_ERROR(reader.status());
-  TESSERA_RETURN_IF_ERROR(nn::FindActivation(c.hidden_act).status());
   TESSERA_RETURN_IF_ERROR(ReadRotary(json, type, &c));
   try {
     (void)nn::RotaryFor(c.rotary, c.head_dim, 1);

@@ -313,6 +313,15 @@ TEST(LlamaConfigTest, WhatAbsentKeysMean) {
             32);
   EXPECT_EQ(Read({{"model_type", "mistral"}}).windows[3], 4096);
   EXPECT_EQ(Read({{"model_type", "mistral"}, {"sliding_window", nullptr}}).windows[3], 0);
+  // Mistral's with names are Ministral's; Mixtral's names count for nothing.
+  for (const char* type : {"mistral", "ministral", "mixtral"}) {
+    json keys = {{"model_type", type}, {"num_hidden_layers", 2}, {"sliding_window", 5}};
+    const std::vector<int64_t> all = {5, 5};
+    EXPECT_EQ(Read(keys).windows, all) << type;
+    keys["layer_types"] = {"full_attention", "sliding_attention"};
+    const std::vector<int64_t> second = {0, 5};
+    EXPECT_EQ(Read(keys).windows, type == std::string("mixtral") ? all : second) << type;
+  }
   EXPECT_EQ(Read({{"model_type", "qwen2"}}).windows[31], 0);
   const LlamaConfig qwen2 = Read({{"model_type", "qwen2"}, {"use_sliding_window", true}});
   EXPECT_EQ(qwen2.windows[27], 0);
@@ -337,6 +346,12 @@ TEST(LlamaConfigTest, WhatAbsentKeysMean) {
   EXPECT_TRUE(gemma.tie_word_embeddings);
   EXPECT_EQ(Read({{"model_type", "gemma3_text"}, {"pad_token_id", nullptr}}).pad_token_id, -1);
   EXPECT_EQ(Read({{"model_type", "llama"}, {"pad_token_id", nullptr}}).pad_token_id, -1);
+  for (const char* type : {"gemma2", "gemma3_text"}) {
+    json keys = {{"model_type", type}, {"hidden_act", "relu"}};
+    EXPECT_EQ(Read(keys).hidden_act, "gelu_pytorch_tanh") << type;
+    keys["hidden_activation"] = "silu";
+    EXPECT_EQ(Read(keys).hidden_act, "silu") << type;
+  }
   const LlamaConfig gemma2 = Read({{"model_type", "gemma2"}, {"num_hidden_layers", 3}});
   EXPECT_EQ(gemma2.windows, (std::vector<int64_t>{4096, 0, 4096}));
   EXPECT_EQ(gemma2.attn_logit_softcapping, 50);
@@ -451,6 +466,30 @@ TEST(LlamaConfigTest, RotaryPositionsOfEitherVersion) {
   EXPECT_EQ(written.max_positions, 2048);
 }
 
+// As transformers 4 reads `rope_scaling`, and 5 `rope_parameters`.
+TEST(LlamaConfigTest, TheOriginalLengthBesideASection) {
+  const std::vector<double> factors(64, 1.5);
+  const auto read = [](const char* section, const char* type, json keys) {
+    keys.update({{"rope_type", type}, {"factor", 3.0}});
+    if (type != std::string("longrope")) keys["original_max_position_embeddings"] = 256;
+    return Read({{"model_type", "llama"},
+                 {"max_position_embeddings", 1024},
+                 {"original_max_position_embeddings", 128},
+                 {section, std::move(keys)}})
+        .rotary.scaling;
+  };
+  const json bands = {{"low_freq_factor", 1}, {"high_freq_factor", 4}};
+  const json lists = {{"short_factor", factors}, {"long_factor", factors}};
+  EXPECT_EQ(read("rope_parameters", "yarn", json::object()).original_positions, 128);
+  EXPECT_EQ(read("rope_parameters", "llama3", bands).original_positions, 128);
+  EXPECT_EQ(read("rope_parameters", "longrope", lists).original_positions, 128);
+  EXPECT_EQ(read("rope_parameters", "longrope", lists).factor, 3);
+  EXPECT_EQ(read("rope_scaling", "yarn", json::object()).original_positions, 256);
+  EXPECT_EQ(read("rope_scaling", "llama3", bands).original_positions, 256);
+  EXPECT_EQ(read("rope_scaling", "longrope", lists).original_positions, 128);
+  EXPECT_EQ(read("rope_scaling", "longrope", lists).factor, 8);
+}
+
 TEST(LlamaConfigTest, RefusesByName) {
   const auto problem = [](json changes) {
     return Message(
@@ -463,7 +502,22 @@ TEST(LlamaConfigTest, RefusesByName) {
             "config of llama: 'hidden_size' (13) is not a multiple of 'num_attention_heads' (3)");
   EXPECT_EQ(problem({{"vocab_size", 0}}),
             "config of llama: 'vocab_size' must be at least 1, not 0");
-  EXPECT_NE(problem({{"hidden_act", "silo"}}).find("silo"), std::string::npos);
+  EXPECT_EQ(problem({{"hidden_act", "silo"}})
+                .find("config of llama: 'hidden_act': activation 'silo' is not known; known are "),
+            0u);
+  EXPECT_EQ(problem({{"model_type", "gemma2"}, {"hidden_activation", "silo"}})
+                .find("config of gemma2: 'hidden_activation': activation 'silo' is not known"),
+            0u);
+  for (const char* type : {"llama", "mistral", "qwen3", "gemma2"}) {
+    EXPECT_EQ(problem({{"model_type", type}, {"is_causal", false}}),
+              Concat("config of ", type, ": 'is_causal': false is not supported"));
+    EXPECT_EQ(problem({{"model_type", type}, {"is_causal", true}}), "");
+  }
+  EXPECT_EQ(problem({{"partial_rotary_factor", 0.5}}),
+            "config of llama: 'partial_rotary_factor' must be 1, not 0.5");
+  EXPECT_EQ(problem({{"rope_parameters", {{"partial_rotary_factor", 0.5}}}}),
+            "config of llama: 'rope_parameters.partial_rotary_factor' must be 1, not 0.5");
+  EXPECT_EQ(problem({{"partial_rotary_factor", 1.0}}), "");
   EXPECT_EQ(problem({{"pad_token_id", 23}}),
             "config of llama: 'pad_token_id' (23) is outside of the vocabulary (23)");
   EXPECT_EQ(problem({{"rope_scaling", {{"rope_type", "cubic"}, {"factor", 2}}}}),

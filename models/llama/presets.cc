@@ -280,6 +280,9 @@ const FamilyRegistration llama([] {
 const FamilyRegistration mistral([] {
   return MakeFamily("mistral", "MistralForCausalLM", MistralPresets());
 });
+const FamilyRegistration ministral([] {
+  return MakeFamily("ministral", "MinistralForCausalLM", {});
+});
 const FamilyRegistration qwen2([] {
   return MakeFamily(
       "qwen2", "Qwen2ForCausalLM",

@@ -15,10 +15,17 @@ LlamaType PlainLlama() {
 }
 
 LlamaType Mistral() {
-  LlamaType type = {.name = "mistral", .windows = LlamaWindows::kAll};
+  LlamaType type = {.name = "mistral", .windows = LlamaWindows::kAllOrNamed};
   type.defaults.intermediate_size = 14336;
   type.defaults.num_key_value_heads = 8;
   type.defaults.max_position_embeddings = 131072;
+  return type;
+}
+
+// What transformers makes of Mistral's configurations with `layer_types`, too.
+LlamaType Ministral() {
+  LlamaType type = Mistral();
+  type.name = "ministral";
   return type;
 }
 
@@ -120,8 +127,11 @@ LlamaType SmolLm3() {
 }
 
 LlamaType Phi3() {
-  LlamaType type = {
-      .name = "phi3", .groups_are_heads = true, .windows = LlamaWindows::kAll, .window = 0};
+  LlamaType type = {.name = "phi3",
+                    .groups_are_heads = true,
+                    .windows = LlamaWindows::kAll,
+                    .window = 0,
+                    .reads_rotary_share = true};
   LlamaConfig& c = type.defaults;
   c.vocab_size = 32064;
   c.hidden_size = 3072;
@@ -136,7 +146,8 @@ LlamaType Phi3() {
 
 // GLM-4. Its first files have the same model by other names (models/llama/chatglm2.h).
 LlamaType Glm() {
-  LlamaType type = {.name = "glm", .divides_width = false, .attention_bias = true};
+  LlamaType type = {
+      .name = "glm", .divides_width = false, .attention_bias = true, .reads_rotary_share = true};
   LlamaConfig& c = type.defaults;
   c.vocab_size = 151552;
   c.intermediate_size = 13696;
@@ -163,6 +174,7 @@ LlamaType Glm4() {
 LlamaType Mixtral() {
   LlamaType type = Mistral();
   type.name = "mixtral";
+  type.windows = LlamaWindows::kAll;
   type.window = 0;
   type.rope_theta = 1e6;
   LlamaConfig& c = type.defaults;
@@ -216,7 +228,7 @@ LlamaType Qwen3Moe() {
 }
 
 LlamaType Glm4Moe() {
-  LlamaType type = {.name = "glm4_moe", .attention_bias = true};
+  LlamaType type = {.name = "glm4_moe", .attention_bias = true, .reads_rotary_share = true};
   LlamaConfig& c = type.defaults;
   c.vocab_size = 151552;
   c.intermediate_size = 10944;
@@ -234,8 +246,8 @@ LlamaType Glm4Moe() {
 
 const LlamaType& LlamaTypeOf(std::string_view model_type) {
   static const auto* const types = new std::vector<LlamaType>{
-      PlainLlama(), Mistral(), Qwen2(), Qwen3(),   Gemma2(),   Gemma3(),   Olmo2(),  SmolLm3(),
-      Phi3(),       Glm(),     Glm4(),  Mixtral(), Qwen2Moe(), Qwen3Moe(), Glm4Moe()};
+      PlainLlama(), Mistral(), Ministral(), Qwen2(), Qwen3(),   Gemma2(),   Gemma3(),   Olmo2(),
+      SmolLm3(),    Phi3(),    Glm(),       Glm4(),  Mixtral(), Qwen2Moe(), Qwen3Moe(), Glm4Moe()};
   for (const LlamaType& type : *types) {
     if (type.name == model_type) return type;
   }

@@ -16,10 +16,11 @@ namespace tessera::models {
 enum class LlamaWindows {
   kNone,
   kAll,
-  kAsked,    // all, with `use_sliding_window`
-  kNamed,    // those of `layer_types`, with `use_sliding_window`
-  kQwen,     // the same; without `layer_types` from number `max_window_layers` on
-  kPattern,  // those of `layer_types`, or all but every n-th
+  kAllOrNamed,  // those of `layer_types`, or all
+  kAsked,       // all, with `use_sliding_window`
+  kNamed,       // those of `layer_types`, with `use_sliding_window`
+  kQwen,        // the same; without `layer_types` from number `max_window_layers` on
+  kPattern,     // those of `layer_types`, or all but every n-th
 };
 
 struct LlamaType {
@@ -36,6 +37,7 @@ struct LlamaType {
   bool output_bias = false;     // ... and o_proj
   bool mlp_bias = false;        // knows the key
   double rope_theta = 1e4;
+  bool reads_rotary_share = false;  // knows `partial_rotary_factor`
 };
 
 // Throws Error for another type.

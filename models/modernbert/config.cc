@@ -135,10 +135,10 @@ StatusOr<ModernBertConfig> ModernBertConfig::FromJson(const json& json) {
   std::vector<std::string> names;
   for (const ModernBertArchitecture& known : kModernBertArchitectures) names.push_back(known.name);
   c.head = kModernBertArchitectures[reader.ReadArchitecture(names)].head;
+  reader.RequireOk("hidden_activation", nn::FindActivation(c.hidden_activation).status());
+  reader.RequireOk("classifier_activation", nn::FindActivation(c.classifier_activation).status());
   TESSERA_RETURN_IF_ERROR(reader.status());
   TESSERA_ASSIGN_OR_RETURN(c.labels, LabelSpec::FromJson(json, kFamily));
-  TESSERA_RETURN_IF_ERROR(nn::FindActivation(c.hidden_activation).status());
-  TESSERA_RETURN_IF_ERROR(nn::FindActivation(c.classifier_activation).status());
   TESSERA_RETURN_IF_ERROR(ReadRotary(json, &c));
   try {
     const int64_t head_dim = c.hidden_size / c.num_attention_heads;

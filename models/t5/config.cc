@@ -53,7 +53,7 @@ const OptionTable& T5Config::Table() {
                {.least = 0})
           .Add("tie_word_embeddings", &C::tie_word_embeddings, "the head is the embedding")
           .Add("pad_token_id", &C::pad_token_id, "id of the token that fills rows")
-          .AddUnsupported({{"is_encoder_decoder", true}}));
+          .AddUnsupported({{"is_encoder_decoder", true}, {"is_causal", true}}));
   return *table;
 }
 
@@ -67,6 +67,11 @@ StatusOr<T5Config> T5Config::FromJson(const nlohmann::json& json) {
   ReadTies(json, mt5, &reader, &c);
   c.num_decoder_layers = c.num_layers;
   reader.Read("num_decoder_layers", &c.num_decoder_layers, SizeBelow(kMostLayers));
+  // What transformers calls them in all models. Where a file has both names, this one counts.
+  reader.Read("hidden_size", &c.d_model, SizeBelow(kMostWidth));
+  reader.Read("head_dim", &c.d_kv, SizeBelow(kMostWidth));
+  reader.Read("num_hidden_layers", &c.num_layers, SizeBelow(kMostLayers));
+  reader.Read("num_attention_heads", &c.num_heads, SizeBelow(kMostWidth));
   c.decoder_start_token_id = c.pad_token_id;
   reader.Read("decoder_start_token_id", &c.decoder_start_token_id);
   std::string feed_forward = mt5 ? "gated-gelu" : "relu";
@@ -75,6 +80,11 @@ StatusOr<T5Config> T5Config::FromJson(const nlohmann::json& json) {
   c.gated = feed_forward.rfind(gated, 0) == 0;
   c.dense_act = c.gated ? feed_forward.substr(gated.size()) : feed_forward;
   if (c.gated && c.dense_act == "gelu") c.dense_act = "gelu_new";  // what v1.1 means by it
+  // transformers writes what it makes of it, too, and reads that afterwards.
+  reader.Read("is_gated_act", &c.gated);
+  reader.Read("dense_act_fn", &c.dense_act);
+  reader.RequireOk(reader.Has("dense_act_fn") ? "dense_act_fn" : "feed_forward_proj",
+                   nn::FindActivation(c.dense_act).status());
   reader.Require(c.relative_attention_num_buckets % 4 == 0,
                  Concat("'relative_attention_num_buckets' (", c.relative_attention_num_buckets,
                         ") is not a multiple of 4"));
@@ -84,7 +94,6 @@ StatusOr<T5Config> T5Config::FromJson(const nlohmann::json& json) {
   reader.RequireToken("pad_token_id", c.pad_token_id, c.vocab_size);
   reader.RequireToken("decoder_start_token_id", c.decoder_start_token_id, c.vocab_size);
   TESSERA_RETURN_IF_ERROR(reader.status());
-  TESSERA_RETURN_IF_ERROR(nn::FindActivation(c.dense_act).status());
   return c;
 }
 

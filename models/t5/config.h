@@ -26,7 +26,8 @@ struct T5Config {
   double dropout_rate = 0.1;
   double layer_norm_epsilon = 1e-6;
   double initializer_factor = 1.0;
-  // feed_forward_proj: "relu" (v1.0), "gated-gelu" (v1.1: with gelu_new), "gated-silu", ...
+  // feed_forward_proj: "relu" (v1.0), "gated-gelu" (v1.1: with gelu_new), "gated-silu", ...;
+  // is_gated_act and dense_act_fn, where they are there, count instead.
   bool gated = false;
   std::string dense_act = "relu";
   // v1.0: the head is the embedding, and its input is scaled by d_model^-0.5. Where the files do

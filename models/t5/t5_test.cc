@@ -144,13 +144,44 @@ TEST(T5Test, RecomputationHasTheSameBits) {
   EXPECT_TRUE(run(false) == run(true));
 }
 
+// As T5Config of transformers 4 and 5.
+TEST(T5Test, KeysThatSayTheSame) {
+  const auto read = [](json keys) {
+    keys["model_type"] = "t5";
+    const auto config = T5Config::FromJson(keys);
+    EXPECT_TRUE(config.ok()) << Message(config.status());
+    return *config;
+  };
+  EXPECT_EQ(read({{"feed_forward_proj", "gated-gelu"}}).dense_act, "gelu_new");
+  EXPECT_EQ(read({{"feed_forward_proj", "gated-gelu"}, {"dense_act_fn", "gelu"}}).dense_act,
+            "gelu");
+  const T5Config gated = read({{"feed_forward_proj", "relu"}, {"is_gated_act", true}});
+  EXPECT_TRUE(gated.gated);
+  EXPECT_EQ(gated.dense_act, "relu");
+  // attribute_map's names count where a file has both; the decoder's layers follow num_layers.
+  const T5Config named = read({{"num_heads", 8},
+                               {"num_attention_heads", 4},
+                               {"hidden_size", 32},
+                               {"head_dim", 16},
+                               {"num_hidden_layers", 2}});
+  EXPECT_EQ(named.num_heads, 4);
+  EXPECT_EQ(named.d_model, 32);
+  EXPECT_EQ(named.d_kv, 16);
+  EXPECT_EQ(named.num_layers, 2);
+  EXPECT_EQ(named.num_decoder_layers, 6);
+}
+
 TEST(T5Test, ConfigurationsAreCheckedByName) {
   const auto problem = [](const char* key, const json& value) {
     json config = SmallConfig();
     config[key] = value;
     return Message(BuildModel(config, {}).status());
   };
-  EXPECT_NE(problem("feed_forward_proj", "swoosh").find("swoosh"), std::string::npos);
+  EXPECT_NE(problem("feed_forward_proj", "swoosh").find("'feed_forward_proj': activation 'swoosh'"),
+            std::string::npos);
+  EXPECT_NE(problem("dense_act_fn", "swoosh").find("'dense_act_fn': activation 'swoosh'"),
+            std::string::npos);
+  EXPECT_NE(problem("is_causal", false).find("'is_causal': false"), std::string::npos);
   EXPECT_NE(problem("d_kv", 0).find("'d_kv'"), std::string::npos);
   EXPECT_NE(problem("relative_attention_num_buckets", 6).find("num_buckets"), std::string::npos);
   EXPECT_NE(problem("decoder_start_token_id", 61).find("decoder_start_token_id"),

@@ -26,6 +26,18 @@ Status ReadArchitecture(const nlohmann::json& json, VitConfig* config) {
   return OkStatus();
 }
 
+// Both sides of a square become a number.
+Status TakeOneSide(const char* key, nlohmann::json* config) {
+  const auto found = config->find(key);
+  if (found == config->end() || !found->is_array()) return OkStatus();
+  if (found->size() != 2 || (*found)[0] != (*found)[1]) {
+    return InvalidArgument("config of vit: '", key, "' must be a number or two equal ones, not ",
+                           found->dump());
+  }
+  *found = nlohmann::json((*found)[0]);
+  return OkStatus();
+}
+
 }  // namespace
 
 const OptionTable& VitConfig::Table() {
@@ -59,7 +71,11 @@ const OptionTable& VitConfig::Table() {
 StatusOr<VitConfig> VitConfig::FromJson(const nlohmann::json& json) {
   VitConfig c;
   std::string pooling = "cls";
-  ConfigReader reader(json, "vit");
+  nlohmann::json config = json;
+  for (const char* key : {"image_size", "patch_size"}) {
+    TESSERA_RETURN_IF_ERROR(TakeOneSide(key, &config));
+  }
+  ConfigReader reader(config, "vit");
   reader.Read(&c);
   c.pooler_output_size = c.hidden_size;
   reader.Read("pooler_output_size", &c.pooler_output_size, SizeBelow(kMostWidth));
@@ -70,11 +86,11 @@ StatusOr<VitConfig> VitConfig::FromJson(const nlohmann::json& json) {
   reader.Require(
       c.image_size >= c.patch_size,
       Concat("'image_size' (", c.image_size, ") is less than 'patch_size' (", c.patch_size, ")"));
+  reader.RequireOk("hidden_act", nn::FindActivation(c.hidden_act).status());
+  reader.RequireOk("pooler_act", nn::FindActivation(c.pooler_act).status());
   TESSERA_RETURN_IF_ERROR(reader.status());
-  TESSERA_RETURN_IF_ERROR(ReadArchitecture(json, &c));
-  TESSERA_ASSIGN_OR_RETURN(c.labels, LabelSpec::FromJson(json, "vit"));
-  TESSERA_RETURN_IF_ERROR(nn::FindActivation(c.hidden_act).status());
-  TESSERA_RETURN_IF_ERROR(nn::FindActivation(c.pooler_act).status());
+  TESSERA_RETURN_IF_ERROR(ReadArchitecture(config, &c));
+  TESSERA_ASSIGN_OR_RETURN(c.labels, LabelSpec::FromJson(config, "vit"));
   return c;
 }
 

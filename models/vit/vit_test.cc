@@ -90,6 +90,20 @@ TEST(VitTest, BicubicWeightsReproduceStraightLines) {
   }
 }
 
+TEST(VitTest, SidesOfASquare) {
+  const auto read = [](const json& image, const json& patch) {
+    return VitConfig::FromJson(
+        {{"model_type", "vit"}, {"image_size", image}, {"patch_size", patch}});
+  };
+  const auto square = read({32, 32}, {8, 8});
+  ASSERT_TRUE(square.ok()) << Message(square.status());
+  EXPECT_EQ(square->image_size, 32);
+  EXPECT_EQ(square->patch_size, 8);
+  EXPECT_EQ(Message(read({32, 16}, 8).status()),
+            "config of vit: 'image_size' must be a number or two equal ones, not [32,16]");
+  EXPECT_NE(Message(read(32, {8, "8"}).status()).find("'patch_size'"), std::string::npos);
+}
+
 TEST(VitTest, RefusesConfigurationsByName) {
   for (const auto& [key, value] :
        std::vector<std::pair<const char*, json>>{{"pooling", "max"},
@@ -97,6 +111,8 @@ TEST(VitTest, RefusesConfigurationsByName) {
                                                  {"patch_size", 0},
                                                  {"image_size", 2},
                                                  {"hidden_size", 11},
+                                                 {"hidden_act", "gelu9"},
+                                                 {"pooler_act", "gelu9"},
                                                  {"qkv_bias", "yes"}}) {
     json config = SmallConfig();
     config[key] = value;

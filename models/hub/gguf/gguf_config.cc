@@ -238,6 +238,11 @@ StatusOr<json> ConfigOfGguf(const GgufFile& file) {
     return InvalidArgument(file.path(), ": architecture '", name, "' is not supported; ",
                            GgufArchitectureNames(), " are");
   }
+  GgufKeyReader reader(file, name);
+  bool causal = true;
+  reader.MayRead("attention.causal", &causal);
+  reader.Require("attention.causal", causal, "must be true, not false");
+  TESSERA_RETURN_IF_ERROR(reader.status());
   TESSERA_ASSIGN_OR_RETURN(json config,
                            name == "gpt2" ? GptConfigOf(file) : LlamaConfigOf(file, name));
   TESSERA_ASSIGN_OR_RETURN(const GgufTensor* embedding, file.Get("token_embd.weight"));

@@ -99,9 +99,6 @@ Status GgufNames::TakeLlama(const json& json) {
   const bool gemma = architecture_->window_period > 0;
   const bool fills = c.head_dim * c.num_attention_heads == c.hidden_size;
   if (!gemma && c.hidden_act != "silu") return UnsayableInGguf("hidden_act", c.hidden_act);
-  if (c.rotary.share != 1 && !architecture_->rotates_a_share) {
-    return UnsayableInGguf("partial_rotary_factor", "a part of a head");
-  }
   TESSERA_RETURN_IF_ERROR(CheckBiases(c, *architecture_));
   TESSERA_RETURN_IF_ERROR(CheckHead(c, *architecture_));
   TESSERA_RETURN_IF_ERROR(CheckRotatingLayers(c));

@@ -287,7 +287,11 @@ TEST(GgufNamesTest, WhatAnArchitectureCannotComputeIsRefusedByItsKey) {
       {SmallGlm("glm", {{"head_dim", 32}}), "'head_dim': another size"},
       {SmallGlm("glm4", {{"hidden_act", "gelu"}}), "'hidden_act': gelu"},
       {SmallChatGlm({{"add_bias_linear", true}}), "'add_bias_linear': true"},
-      {Small("llama", {{"partial_rotary_factor", 0.5}}), "'partial_rotary_factor': a part"},
+      {Small("llama", {{"partial_rotary_factor", 0.5}}), "'partial_rotary_factor' must be 1"},
+      {Small("mistral", {{"num_hidden_layers", 2},
+                         {"sliding_window", 8},
+                         {"layer_types", {"full_attention", "sliding_attention"}}}),
+       "'sliding_window': a window of some layers"},
       {SmallMixtral({{"expert_capacity_factor", 1.0}}), "'expert_capacity_factor': a limit"},
       {SmallQwenMoe("qwen2_moe", {{"norm_topk_prob", true}}), "'norm_topk_prob': true"},
       {SmallQwenMoe("qwen3_moe", {{"norm_topk_prob", false}}), "'norm_topk_prob': false"},
@@ -325,6 +329,19 @@ TEST_F(GgufTest, KeysThatAFileLeavesOut) {
   EXPECT_EQ((*gemma)["attn_logit_softcapping"], 50);
   EXPECT_EQ((*gemma)["final_logit_softcapping"], 30);
   EXPECT_EQ((*gemma)["sliding_window"], 4096);
+  // llama.cpp's models of vectors may look both ways.
+  for (const json& config : {SmallGemma2(), SmallGpt()}) {
+    EXPECT_TRUE(ConvertToGguf(Saved("m", config), Path("m.gguf")).ok());
+    const GgufFile file = Opened(Path("m.gguf"));
+    const std::string key = Concat(config["model_type"].get<std::string>(), ".attention.causal");
+    for (const bool causal : {true, false}) {
+      GgufMetadata metadata = file.metadata();
+      metadata.emplace_back(key, causal);
+      const auto read = ConfigOfGguf(Opened(WithMetadata(file, metadata, "x.gguf")));
+      EXPECT_EQ(Message(read.status()),
+                causal ? "" : Path("x.gguf") + ": key '" + key + "' must be true, not false");
+    }
+  }
   const auto phi = ConfigOfGguf(Opened(without(LongRope(), {"attn_factor"})));
   ASSERT_TRUE(phi.ok()) << Message(phi.status());
   EXPECT_EQ((*phi)["rope_scaling"]["attention_factor"], 1);
