@@ -73,7 +73,7 @@ StatusOr<models::GenerationConfig> ConfigOf(const ServedModel& served,
   if (config.max_new_tokens == 0) config.num_beams = 1;  // nothing is written
   config.num_return_sequences = 1;
   if (config.num_beams == 1) return config;
-  return InvalidArgument("the model's generation_config.json asks for ", config.num_beams,
+  return InvalidArgument("the model's folder asks for ", config.num_beams,
                          " beams, which a server does not search; say how tokens are chosen "
                          "(\"temperature\": 0 takes the likeliest)");
 }
@@ -92,7 +92,9 @@ models::Shared<models::GenerationConfig> ConfigBehindPrompt(
 }
 
 std::vector<int64_t> BeginOfText(const ServedModel& served, std::vector<int64_t> prompt) {
-  if (const auto* both = served.model.encoder_decoder()) return {both->decoder_start()};
+  if (const auto* both = served.model.encoder_decoder()) {
+    return {served.defaults.decoder_start_token_id.value_or(both->decoder_start())};
+  }
   if (const auto format = served.model.text_format(); format != nullptr) {
     if (auto completed = format->PreparePrompt(prompt); completed.ok()) prompt = *completed;
   }

@@ -157,8 +157,8 @@ std::string BertNormalizer::Normalize(std::string_view text) const {
     const Utf8Char c = DecodeUtf8(text, i);
     i += static_cast<size_t>(c.length);
     const uint8_t properties = Properties::Get().Of(c.code_point);
-    if (!c.valid || (properties & kIsRemoved) != 0) continue;
-    if (IsUnicodeSpace(c.code_point)) {
+    if (!c.valid || (options_.clean_text && (properties & kIsRemoved) != 0)) continue;
+    if (options_.clean_text && IsUnicodeSpace(c.code_point)) {
       out.push_back(' ');
     } else if (options_.tokenize_chinese_chars && (properties & kIsIdeograph) != 0) {
       out.push_back(' ');

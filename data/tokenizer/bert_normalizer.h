@@ -21,6 +21,7 @@
 namespace tessera::data {
 
 struct BertNormalizerOptions {
+  bool clean_text = true;  // false: control characters and kinds of white space stay
   bool lowercase = true;
   std::optional<bool> strip_accents = std::nullopt;  // as `lowercase` where not given
   bool tokenize_chinese_chars = true;

@@ -77,6 +77,7 @@ Status ReadAddedTokensFile(const std::string& path, DeclaredTokens* declared) {
     token.normalized = !token.special;
     declared->with_ids.push_back(std::move(token));
   }
+  SortById(&declared->with_ids);
   return OkStatus();
 }
 
@@ -189,11 +190,7 @@ void DeclaredTokens::AddTo(
       if (token.id == there.id) there = std::move(token);
       return;
     }
-    if (const auto piece = find_piece(token.content)) {
-      token.id = *piece;
-    } else if (token.id < vocab_size) {
-      token.id = static_cast<int32_t>(next);
-    }
+    token.id = find_piece(token.content).value_or(static_cast<int32_t>(next));
     next = std::max<int64_t>(next, token.id + int64_t{1});
     added->push_back(std::move(token));
   };

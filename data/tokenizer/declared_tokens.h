@@ -38,7 +38,8 @@ struct DeclaredTokens {
 
   // Completes what a vocabulary has: those with ids, the named and the extra ones that are not
   // among `added` join them, with the id of the piece that is written so, else the next free one,
-  // as transformers counts them. One that is there takes the flags that stand with its id.
+  // as transformers counts them, whatever id stands with it. One that is there takes the flags that
+  // stand with its id.
   void AddTo(const std::function<std::optional<int32_t>(const std::string&)>& find_piece,
              int64_t vocab_size, std::vector<AddedToken>* added) const;
 };

@@ -137,9 +137,9 @@ std::vector<TokenizerFile> PipelineTokenizer::Files() const {
 
 uint64_t PipelineTokenizer::Fingerprint() const {
   const bool general = class_ == TokenizerClass::kGeneral;
-  return HashTokens(
-      added_, HashBytes(general ? json_text_
-                                : Concat(JsonText(/*spells_out=*/true), eos_id_.value_or(-1))));
+  const std::string text =
+      general ? json_text_ : Concat(JsonText(/*spells_out=*/true), eos_id_.value_or(-1));
+  return HashTokens(added_, HashBytes(Concat(text, row_ends_, split_special_ ? "split" : "")));
 }
 
 }  // namespace tessera::data

@@ -133,13 +133,53 @@ bool IsBertClass(const json& name) {
                      [&](const char* known) { return name == known; });
 }
 
+// A class of which transformers 4 makes the rows of a tokenizer.json anew, by the switches beside
+// it.
+struct RowEndsClass {
+  const char* name;
+  const char* bos;  // where no file names them
+  const char* eos;
+};
+
+const RowEndsClass* FindRowEndsClass(const json& name) {
+  static constexpr RowEndsClass kClasses[] = {
+      {"LlamaTokenizer", "<s>", "</s>"},     {"LlamaTokenizerFast", "<s>", "</s>"},
+      {"CodeLlamaTokenizer", "<s>", "</s>"}, {"CodeLlamaTokenizerFast", "<s>", "</s>"},
+      {"GemmaTokenizer", "<bos>", "<eos>"},  {"GemmaTokenizerFast", "<bos>", "<eos>"}};
+  const auto* const found = std::find_if(std::begin(kClasses), std::end(kClasses),
+                                         [&](const auto& known) { return name == known.name; });
+  return found == std::end(kClasses) ? nullptr : found;
+}
+
+Status TakeRowEnds(const json& config, const std::string& path, TokenizerDescription* description) {
+  const RowEndsClass* const known =
+      FindRowEndsClass(JsonPart(config, path)["tokenizer_class"].value());
+  if (known == nullptr || !description->is_file) return OkStatus();
+  RowEnd& bos = description->bos;
+  RowEnd& eos = description->eos;
+  bos.usual_name = known->bos;
+  eos.usual_name = known->eos;
+  TESSERA_RETURN_IF_ERROR(ReadMember(config, "add_bos_token", path, &bos.adds));
+  TESSERA_RETURN_IF_ERROR(ReadMember(config, "add_eos_token", path, &eos.adds));
+  // A byte-level tokenizer of such a class has rows, which GPT-2's have not.
+  if (description->tokenizer_class == TokenizerClass::kGpt2 &&
+      (bos.adds == true || eos.adds == true)) {
+    description->tokenizer_class = TokenizerClass::kGeneral;
+  }
+  return OkStatus();
+}
+
 // The switches of a tokenizer_config.json, which count where the description says otherwise.
 Status TakeConfig(const json& config, const std::string& path, TokenizerDescription* description) {
   const JsonPart name = JsonPart(config, path)["tokenizer_class"];
+  TESSERA_RETURN_IF_ERROR(
+      ReadMember(config, "clean_up_tokenization_spaces", path, &description->clean_up_spaces));
+  TESSERA_RETURN_IF_ERROR(
+      ReadMember(config, "split_special_tokens", path, &description->split_special));
+  TESSERA_RETURN_IF_ERROR(TakeRowEnds(config, path, description));
   switch (description->tokenizer_class) {
     case TokenizerClass::kGeneral:
-      return ReadMember(config, "clean_up_tokenization_spaces", path,
-                        &description->clean_up_spaces);
+      return OkStatus();
     case TokenizerClass::kGpt2:
     case TokenizerClass::kRoberta:
       return TakeByteLevelConfig(config, path, description);

@@ -160,15 +160,23 @@ class Bpe : public PipelineModel {
   std::optional<std::array<int32_t, 256>> alphabet_;
 };
 
-// Schuster and Nakajima 2012.
-class WordPieces : public PipelineModel {
- public:
-  Status Read(const JsonPart& part, LargeParts* large) {
+// The vocabulary of a model without merges, which may have been read apart.
+class VocabModel : public PipelineModel {
+ protected:
+  Status TakeVocab(const JsonPart& part, LargeParts* large) {
     if (!*large) {
       TESSERA_ASSIGN_OR_RETURN(VocabEntries vocab, ReadVocab(part["vocab"]));
       *large = {std::move(vocab), {}, part.place()};
     }
-    TESSERA_RETURN_IF_ERROR(vocab_.Set(std::move((*large)->vocab), (*large)->place));
+    return vocab_.Set(std::move((*large)->vocab), (*large)->place);
+  }
+};
+
+// Schuster and Nakajima 2012.
+class WordPieces : public VocabModel {
+ public:
+  Status Read(const JsonPart& part, LargeParts* large) {
+    TESSERA_RETURN_IF_ERROR(TakeVocab(part, large));
     TESSERA_ASSIGN_OR_RETURN(unk_token_, part.Text("unk_token", "[UNK]"));
     if (unk_token_.empty()) return part["unk_token"].Wrong("missing");
     TESSERA_ASSIGN_OR_RETURN(const std::string prefix,
@@ -221,6 +229,20 @@ class WordPieces : public PipelineModel {
   Pieces begins_;       // as they are written: what a word begins with
   Pieces continues_;    // those behind, without the prefix
   size_t longest_ = 0;  // bytes of the longest piece
+};
+
+// A piece for every word.
+class WordLevel : public VocabModel {
+ public:
+  Status Read(const JsonPart& part, LargeParts* large) {
+    TESSERA_RETURN_IF_ERROR(TakeVocab(part, large));
+    TESSERA_ASSIGN_OR_RETURN(unk_token_, part.Text("unk_token", "<unk>"));
+    return unk_token_.empty() ? part["unk_token"].Wrong("missing") : OkStatus();
+  }
+
+  void Encode(std::string_view word, std::vector<int32_t>* ids) const override {
+    *ids = {vocab_.Find(word).value_or(unk_id_.value_or(0))};
+  }
 };
 
 class UnigramPieces : public PipelineModel {
@@ -397,6 +419,7 @@ StatusOr<std::unique_ptr<PipelineModel>> PipelineModel::Parse(const JsonPart& pa
   // Files of the first versions leave the type out.
   if (type == "BPE" || (type.empty() && !part["merges"].is_null())) return Make<Bpe>(part, large);
   if (type == "WordPiece") return Make<WordPieces>(part, large);
+  if (type == "WordLevel") return Make<WordLevel>(part, large);
   if (type == "Unigram") return Make<UnigramPieces>(part, large);
   return part.Unsupported();
 }

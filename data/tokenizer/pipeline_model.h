@@ -5,9 +5,9 @@
 //   &file.large)); model->Encode("▁hello", &ids);
 //
 // Types: BPE (Sennrich et al. 2016; with byte_fallback, prefixes and suffixes of words), WordPiece
-// (Devlin et al. 2018), Unigram (Kudo 2018; Viterbi with scores in double). Another one is refused
-// by name. The ids are those of Hugging Face's tokenizers. Immutable once a tokenizer is made; safe
-// from several threads.
+// (Devlin et al. 2018), WordLevel (whole words), Unigram (Kudo 2018; Viterbi with scores in
+// double). Another one is refused by name. The ids are those of Hugging Face's tokenizers.
+// Immutable once a tokenizer is made; safe from several threads.
 #ifndef TESSERA_DATA_TOKENIZER_PIPELINE_MODEL_H_
 #define TESSERA_DATA_TOKENIZER_PIPELINE_MODEL_H_
 

@@ -2,6 +2,7 @@
 #include "data/tokenizer/pipeline_normalizer.h"
 
 #include <algorithm>
+#include <iterator>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -13,6 +14,7 @@
 #include "base/utf8.h"
 #include "core/regex.h"
 #include "data/tokenizer/bert_normalizer.h"
+#include "data/tokenizer/byte_alphabet.h"
 #include "data/tokenizer/precompiled_map.h"
 
 namespace tessera::data {
@@ -26,6 +28,35 @@ std::string WithoutMarks(std::string_view text, bool* keeps_begin) {
     const Utf8Char c = DecodeUtf8(text, i);
     if (!IsMark(c.code_point)) out.append(text.substr(i, static_cast<size_t>(c.length)));
     i += static_cast<size_t>(c.length);
+  }
+  return out;
+}
+
+// Control characters that SentencePiece's rule nmt removes, and what it takes for white space.
+bool IsNmtControl(char32_t c) {
+  return (c >= 0x01 && c <= 0x08) || c == 0x0B || (c >= 0x0E && c <= 0x1F) || c == 0x7F ||
+         c == 0x8F || c == 0x9F;
+}
+bool IsNmtSpace(char32_t c) {
+  constexpr char32_t kOther[] = {0x09,   0x0A,   0x0C,   0x0D,   0x1680,
+                                 0x2028, 0x2029, 0x2581, 0xFEFF, 0xFFFD};
+  return (c >= 0x200B && c <= 0x200F) ||
+         std::find(std::begin(kOther), std::end(kOther), c) != std::end(kOther);
+}
+
+std::string CleanedForNmt(std::string_view text, bool* keeps_begin) {
+  std::string out;
+  if (!text.empty() && IsNmtControl(DecodeUtf8(text, 0).code_point)) *keeps_begin = false;
+  out.reserve(text.size());
+  for (size_t i = 0; i < text.size();) {
+    const Utf8Char c = DecodeUtf8(text, i);
+    const auto length = static_cast<size_t>(c.length);
+    if (IsNmtSpace(c.code_point)) {
+      out.push_back(' ');
+    } else if (!IsNmtControl(c.code_point)) {
+      out.append(text.substr(i, length));
+    }
+    i += length;
   }
   return out;
 }
@@ -141,6 +172,10 @@ Status PipelineNormalizer::Add(const JsonPart& part) {
     steps_.push_back([](std::string_view text, bool*) { return LowerCased(text); });
   } else if (type == "StripAccents") {
     steps_.push_back(WithoutMarks);
+  } else if (type == "Nmt") {
+    steps_.push_back(CleanedForNmt);
+  } else if (type == "ByteLevel") {
+    steps_.push_back([](std::string_view text, bool*) { return PieceOfBytes(text); });
   } else if (type == "Strip") {
     TESSERA_ASSIGN_OR_RETURN(const bool left, part.Bool("strip_left", true));
     TESSERA_ASSIGN_OR_RETURN(const bool right, part.Bool("strip_right", true));
@@ -165,9 +200,8 @@ Status PipelineNormalizer::Add(const JsonPart& part) {
       return text.empty() ? std::string() : Concat(front, text);
     });
   } else if (type == "BertNormalizer") {
-    TESSERA_ASSIGN_OR_RETURN(const bool clean, part.Bool("clean_text", true));
-    if (!clean) return part["clean_text"].Unsupported();
     BertNormalizerOptions options;
+    TESSERA_ASSIGN_OR_RETURN(options.clean_text, part.Bool("clean_text", true));
     TESSERA_ASSIGN_OR_RETURN(options.tokenize_chinese_chars,
                              part.Bool("handle_chinese_chars", true));
     TESSERA_ASSIGN_OR_RETURN(options.lowercase, part.Bool("lowercase", true));

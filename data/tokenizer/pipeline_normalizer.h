@@ -4,9 +4,9 @@
 //   TESSERA_ASSIGN_OR_RETURN(const auto normalizer, PipelineNormalizer::Parse(root["normalizer"]));
 //   normalizer.Normalize("Ｅlan");
 //
-// Types: NFC, NFD, NFKC, NFKD, Lowercase, StripAccents, Strip, Replace, Prepend, BertNormalizer,
-// Precompiled, Sequence. Another one is refused by name. The results are those of Hugging Face's
-// tokenizers. Immutable; safe from several threads.
+// Types: NFC, NFD, NFKC, NFKD, Lowercase, StripAccents, Strip, Replace, Prepend, Nmt, ByteLevel,
+// BertNormalizer, Precompiled, Sequence. Another one is refused by name. The results are those of
+// Hugging Face's tokenizers. Immutable; safe from several threads.
 #ifndef TESSERA_DATA_TOKENIZER_PIPELINE_NORMALIZER_H_
 #define TESSERA_DATA_TOKENIZER_PIPELINE_NORMALIZER_H_
 

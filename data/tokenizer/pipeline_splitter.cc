@@ -239,6 +239,14 @@ Status PipelineSplitter::Add(const JsonPart& part) {
     AddCut(WhitespaceRanges);
   } else if (type == "Split") {
     return AddSplit(part);
+  } else if (type == "CharDelimiterSplit") {
+    TESSERA_ASSIGN_OR_RETURN(const std::string delimiter, part.Text("delimiter", ""));
+    const bool one = !delimiter.empty() &&
+                     static_cast<size_t>(DecodeUtf8(delimiter, 0).length) == delimiter.size();
+    if (!one) return part["delimiter"].Wrong("not one character");
+    AddCut([pattern = TextPattern::Literal(delimiter)](std::string_view text) {
+      return Arranged(PatternRanges(text, pattern, false), Behavior::kRemoved);
+    });
   } else if (type == "Digits") {
     TESSERA_ASSIGN_OR_RETURN(const bool individual, part.Bool("individual_digits", false));
     by_characters(IsNumber, individual ? Behavior::kIsolated : Behavior::kContiguous);

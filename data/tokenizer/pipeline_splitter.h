@@ -4,10 +4,10 @@
 //   TESSERA_ASSIGN_OR_RETURN(const auto splitter, PipelineSplitter::Parse(root["pre_tokenizer"]));
 //   splitter.ForEachWord("Hello world", /*at_begin=*/true, [](std::string_view word) { ... });
 //
-// Types: ByteLevel, Metaspace, BertPreTokenizer, Whitespace, WhitespaceSplit, Split, Digits,
-// Punctuation, Sequence. Another one is refused by name. The results are those of Hugging Face's
-// tokenizers. ByteLevel and BertPreTokenizer alone are fast: their words are parts of the text.
-// Immutable once a tokenizer is made; safe from several threads.
+// Types: ByteLevel, Metaspace, BertPreTokenizer, Whitespace, WhitespaceSplit, CharDelimiterSplit,
+// Split, Digits, Punctuation, Sequence. Another one is refused by name. The results are those of
+// Hugging Face's tokenizers. ByteLevel and BertPreTokenizer alone are fast: their words are parts
+// of the text. Immutable once a tokenizer is made; safe from several threads.
 #ifndef TESSERA_DATA_TOKENIZER_PIPELINE_SPLITTER_H_
 #define TESSERA_DATA_TOKENIZER_PIPELINE_SPLITTER_H_
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <utility>
 
 #include "base/python_text.h"
 #include "base/utf8.h"
@@ -52,9 +53,11 @@ Status PipelineTokenizer::Build(TokenizerDescription description) {
   TESSERA_RETURN_IF_ERROR(NameTokens(description));
   if (class_ == TokenizerClass::kBert) SetBertRows();
   if (class_ == TokenizerClass::kRoberta) SetRobertaRows();
+  TESSERA_RETURN_IF_ERROR(SetRowEnds(description));
   SetMatchers();
   FillTokenBytes();
   clean_up_spaces_ = description.clean_up_spaces;
+  split_special_ = description.split_special;
   if (class_ == TokenizerClass::kGeneral) {
     json_text_ = std::move(file.text);
     return OkStatus();
@@ -182,6 +185,39 @@ Status PipelineTokenizer::NameTokens(const TokenizerDescription& description) {
   const std::optional<int32_t> found = piece ? piece : IdOf(unk);
   if (!found) return InvalidArgument(description.path, ": unk_token ", unk, kNotThere);
   model_->set_unk(unk, *found);
+  return OkStatus();
+}
+
+// As transformers 4 builds the rows of Llama's and Gemma's classes: [bos] A [eos] [bos] B [eos].
+Status PipelineTokenizer::SetRowEnds(const TokenizerDescription& description) {
+  const RowTemplate* const single = row_template(/*pair=*/false);
+  if (single == nullptr) return OkStatus();
+  const auto id_of = [this](const RowEnd& end, const std::optional<int32_t>& named) {
+    return named || !end.adds ? named : IdOf(end.usual_name);
+  };
+  const std::optional<int32_t> bos_id = id_of(description.bos, bos_id_);
+  const std::optional<int32_t> eos_id = id_of(description.eos, eos_id_);
+  const bool has_bos = bos_id && single->items.front().id == *bos_id;
+  const bool has_eos = eos_id && single->items.back().id == *eos_id;
+  const bool bos = description.bos.adds.value_or(has_bos);
+  const bool eos = description.eos.adds.value_or(has_eos);
+  if (bos == has_bos && eos == has_eos) return OkStatus();
+  if ((bos && !bos_id) || (eos && !eos_id)) {
+    const char* const which = bos && !bos_id ? "bos_token" : "eos_token";
+    return InvalidArgument(description.path, ": tokenizer_config.json has 'add_", which,
+                           "': true and no '", which, "'");
+  }
+  const auto add = [&](int32_t text, int32_t type, RowTemplate* row) {
+    if (bos) row->items.push_back({*bos_id, type});
+    row->items.push_back({text, type});
+    if (eos) row->items.push_back({*eos_id, type});
+  };
+  RowTemplate one;
+  add(RowTemplate::kFirst, 0, &one);
+  RowTemplate two = one;
+  add(RowTemplate::kSecond, 1, &two);
+  set_rows(std::move(one), std::move(two), /*of_prompts=*/true);
+  row_ends_ = Concat("rows", bos ? " bos" : "", eos ? " eos" : "");
   return OkStatus();
 }
 
@@ -318,12 +354,13 @@ void PipelineTokenizer::EncodeText(std::string_view text, bool at_begin,
 
 void PipelineTokenizer::EncodeTo(std::string_view text, const EncodeOptions& options,
                                  std::vector<int32_t>* ids) const {
+  const bool parse_special = options.parse_special && !split_special_;
   std::string valid;
   if (!is_byte_level() && FindInvalidUtf8(text) != kNoInvalidUtf8) {
     valid = ReplaceInvalidUtf8(text);
     text = valid;
   }
-  for (const TextPiece& piece : matcher_.Split(text, options.parse_special)) {
+  for (const TextPiece& piece : matcher_.Split(text, parse_special)) {
     if (piece.id >= 0) {
       ids->push_back(piece.id);
       continue;
@@ -334,7 +371,7 @@ void PipelineTokenizer::EncodeTo(std::string_view text, const EncodeOptions& opt
     if (!normalizer_.changes_nothing()) {
       normalized = storage = normalizer_.Normalize(piece.text, &at_begin);
     }
-    for (const TextPiece& part : normalized_matcher_.Split(normalized, options.parse_special)) {
+    for (const TextPiece& part : normalized_matcher_.Split(normalized, parse_special)) {
       if (part.id >= 0) {
         ids->push_back(part.id);
       } else {
@@ -347,9 +384,13 @@ void PipelineTokenizer::EncodeTo(std::string_view text, const EncodeOptions& opt
 
 std::string PipelineTokenizer::Decode(std::span<const int32_t> ids,
                                       const DecodeOptions& options) const {
-  if (class_ != TokenizerClass::kGeneral) {
+  if (is_byte_level()) {
     std::string text = Tokenizer::Decode(ids, options);
-    if (is_byte_level()) return text;
+    if (clean_up_spaces_.value_or(false)) CleanUpSpaces(&text);
+    return text;
+  }
+  if (class_ == TokenizerClass::kBert && clean_up_spaces_.value_or(true)) {
+    std::string text = Tokenizer::Decode(ids, options);
     if (text.starts_with(' ')) text.erase(0, 1);
     CleanUpSpaces(&text);
     return text;
@@ -362,7 +403,7 @@ std::string PipelineTokenizer::Decode(std::span<const int32_t> ids,
   }
   if (pieces.empty()) return "";
   std::string text = decoder_.Decode(std::move(pieces));
-  if (clean_up_spaces_) CleanUpSpaces(&text);
+  if (clean_up_spaces_.value_or(false)) CleanUpSpaces(&text);
   return text;
 }
 

@@ -49,6 +49,12 @@ enum class TokenizerClass : uint8_t {
   kBert,     // BERT's normalizer, splitter and WordPiece
 };
 
+// Whether rows begin or end with a token, whatever their templates say.
+struct RowEnd {
+  std::optional<bool> adds = {};  // absent: as the templates say
+  std::string usual_name = {};    // of the token where no file names it
+};
+
 // What the files of a folder say of a tokenizer.
 struct TokenizerDescription {
   std::string path;             // of the vocabulary; begins messages
@@ -56,7 +62,11 @@ struct TokenizerDescription {
   TokenizerClass tokenizer_class = TokenizerClass::kGeneral;
   bool is_file = false;  // `json` was a file: BERT's tokens may lack names
   DeclaredTokens declared = {};
-  bool clean_up_spaces = false;  // in decoded text: none before punctuation
+  // tokenizer_config.json, where it says so.
+  std::optional<bool> clean_up_spaces = {};  // in decoded text: none before punctuation
+  bool split_special = false;                // special tokens in texts are ordinary text
+  RowEnd bos = {};
+  RowEnd eos = {};
 };
 
 class PipelineTokenizer : public Tokenizer {
@@ -93,6 +103,7 @@ class PipelineTokenizer : public Tokenizer {
   // The tokens that the files beside it declare, and those that have a role.
   Status AddDeclared(TokenizerDescription* description);
   Status NameTokens(const TokenizerDescription& description);
+  Status SetRowEnds(const TokenizerDescription& description);
   std::string DefaultName(std::string_view key, bool is_file) const;
   std::optional<int32_t> IdOf(std::string_view text) const;
   void SetMatchers();
@@ -112,10 +123,12 @@ class PipelineTokenizer : public Tokenizer {
   std::vector<AddedToken> added_;         // by id
   AddedTokenMatcher matcher_;             // in the text as it is
   AddedTokenMatcher normalized_matcher_;  // in normalised text
-  bool clean_up_spaces_ = false;
+  std::optional<bool> clean_up_spaces_;   // not said: BERT's class does
+  bool split_special_ = false;
   std::vector<std::string> token_bytes_;        // by id
   std::vector<std::string> first_token_bytes_;  // by id; empty: as token_bytes_
   mutable WordCachePool caches_;
+  std::string row_ends_;  // what is not the templates': empty, or told by fingerprints
   // To be saved again: the file, and of classes what it says, with the merges apart.
   std::string json_text_;
   nlohmann::json json_;

@@ -108,20 +108,23 @@ TEST_F(TokenizerJsonFileTest, WhatIsNotSupportedIsNamedWithItsPlace) {
       EXPECT_NE(message.find(part), std::string::npos) << pointer << " gave: " << message;
     }
   };
-  expect("/normalizer/normalizers/2", {{"type", "Nmt"}},
-         {"tokenizer.json: normalizer.normalizers[2]: type Nmt is not supported"});
+  expect("/normalizer/normalizers/2", {{"type", "Other"}},
+         {"tokenizer.json: normalizer.normalizers[2]: type Other is not supported"});
   expect("/normalizer", 7, {"normalizer: 7 is not supported"});
   expect("/normalizer/normalizers/6/pattern", {{"Regex", "(a"}}, {"normalizers[6].pattern"});
   expect("/normalizer/normalizers/5/precompiled_charsmap", "AAAA", {"not a character map"});
   expect("/normalizer/normalizers/5/precompiled_charsmap", "?", {"not a character map"});
   expect("/pre_tokenizer", {{"type", "UnicodeScripts"}}, {"pre_tokenizer: type UnicodeScripts"});
+  expect("/pre_tokenizer", {{"type", "CharDelimiterSplit"}, {"delimiter", "ab"}},
+         {"pre_tokenizer.delimiter: not one character"});
   expect("/pre_tokenizer/prepend_scheme", "last", {"pre_tokenizer.prepend_scheme", "last"});
   expect("/decoder", {{"type", "CTC"}}, {"decoder: type CTC"});
   expect("/post_processor", {{"type", "Other"}}, {"post_processor: type Other"});
   expect("/post_processor/single", json::array(), {"post_processor.single", "once"});
   expect("/post_processor/single/0", {{"SpecialToken", {{"id", "[XXX]"}, {"type_id", 0}}}},
          {"post_processor.single[0]", "no special token"});
-  expect("/model/type", "WordLevel", {"model: type WordLevel"});
+  expect("/model/type", "Other", {"model: type Other"});
+  expect("/model/type", "WordLevel", {"model.vocab", "not a JSON object"});
   expect("/model/vocab/3", {"x"}, {"model.vocab[3]"});
   expect("/model/vocab/3/1", "x", {"model.vocab[3]"});
   expect("/model/unk_id", 100000, {"model.unk_id"});
@@ -129,6 +132,71 @@ TEST_F(TokenizerJsonFileTest, WhatIsNotSupportedIsNamedWithItsPlace) {
   expect("/added_tokens/0/single_word", 1, {"added_tokens[0].single_word"});
   expect("/added_tokens/0/id", 1 << 30, {"added_tokens[0]"});
   expect("/added_tokens", 3, {"added_tokens: not an array"});
+}
+
+// What the tokenizers library makes of parts that no file of testdata has.
+TEST_F(TokenizerJsonFileTest, OtherParts) {
+  using Ids = std::vector<int32_t>;
+  struct Case {
+    std::string text;
+    Ids ids;
+    std::string decoded;
+  };
+  const auto check = [&](const json& file, const std::vector<Case>& cases) {
+    ASSERT_EQ(Failure(file.dump()), "");
+    const auto tokenizer = LoadTokenizer(folder_);
+    for (const Case& c : cases) {
+      EXPECT_EQ((*tokenizer)->Encode(c.text), c.ids) << c.text;
+      EXPECT_EQ((*tokenizer)->Decode(c.ids), c.decoded) << c.text;
+    }
+  };
+  const auto words = [](const json& vocab) {
+    return json{{"type", "WordLevel"}, {"vocab", vocab}, {"unk_token", "<unk>"}};
+  };
+  check({{"normalizer", {{"type", "Nmt"}}},
+         {"pre_tokenizer", {{"type", "CharDelimiterSplit"}, {"delimiter", "_"}}},
+         {"model", words({{"<unk>", 0}, {"a b", 1}, {"c", 2}, {" d", 3}, {"cd", 4}})}},
+        {{"a b_c", {1, 2}, "a b c"},
+         {"a\tb__c_x", {1, 2, 0}, "a b c <unk>"},
+         {"c\x01"
+          "d",
+          {4},
+          "cd"},
+         {"\u200Bd_a\u2581b", {3, 1}, " d a b"},
+         {"\uFEFFd\x7F_c\u009F", {3, 2}, " d c"},
+         {"_", {}, ""},
+         {"\u0085c", {0}, "<unk>"}});
+  check({{"normalizer", {{"type", "ByteLevel"}}},
+         {"model", words({{"<unk>", 0}, {"aĠÃ©", 1}, {"a", 2}})}},
+        {{"a é", {1}, "aĠÃ©"}, {"a", {2}, "a"}, {"a b", {0}, "<unk>"}});
+  check({{"normalizer", {{"type", "BertNormalizer"}, {"clean_text", false}}},
+         {"pre_tokenizer", {{"type", "BertPreTokenizer"}}},
+         {"model",
+          {{"type", "WordPiece"},
+           {"vocab",
+            {{"[UNK]", 0},
+             {"a", 1},
+             {"\x01"
+              "b",
+              2},
+             {"b", 3},
+             {"中", 4},
+             {"e", 5},
+             {"a\uFFFD", 6}}}}}},
+        {{"A\x01"
+          "b",
+          {0},
+          "[UNK]"},
+         {"\x01"
+          "B a",
+          {2, 1},
+          "\x01"
+          "b a"},
+         {"a\tb", {1, 3}, "a b"},
+         {"中a É", {4, 1, 5}, "中 a e"},
+         {"a\uFFFD", {6}, "a\uFFFD"},
+         {"a\u200Bb", {0}, "[UNK]"},
+         {"\u00A0b", {3}, "b"}});
 }
 
 TEST_F(TokenizerJsonFileTest, NamesOfSpecialTokens) {

@@ -107,9 +107,14 @@ TEST(TokenizerFolderTest, IdsOfDeclaredTokensHaveALimit) {
       ASSERT_FALSE(tokenizer.ok()) << name << " " << id;
       EXPECT_NE(Message(tokenizer.status()).find("added_tokens.json: "), std::string::npos);
     }
-    // The last id there is, and one more.
-    Write(folder, "added_tokens.json", R"({"<x>": 4194303})");
-    EXPECT_FALSE(LoadTokenizer(folder).ok()) << name;
+    // The next ids count, not those behind a gap.
+    Write(folder, "added_tokens.json", R"({"<a>": 4194303, "<b>": 4194300})");
+    const auto tokenizer = Loaded(folder);
+    ASSERT_NE(tokenizer, nullptr) << name;
+    const int64_t size = tokenizer->vocab_size();
+    EXPECT_EQ(tokenizer->Encode("<b><a><new>"),
+              (std::vector<int32_t>{static_cast<int32_t>(size - 3), static_cast<int32_t>(size - 2),
+                                    static_cast<int32_t>(size - 1)}));
   }
 }
 
@@ -144,14 +149,72 @@ TEST(TokenizerFolderTest, TokenizerJsonIsTheTruth) {
 
     // Where it cannot be used, it is named, and nothing else is taken in its place.
     json bad = *ReadJsonFile(kData + name + "/tokenizer.json");
-    bad["normalizer"] = {{"type", "Nmt"}};
+    bad["normalizer"] = {{"type", "Other"}};
     Write(folder, "tokenizer.json", bad.dump());
     const auto refused = LoadTokenizer(folder);
     ASSERT_FALSE(refused.ok());
-    EXPECT_NE(Message(refused.status()).find("tokenizer.json: normalizer: type Nmt"),
+    EXPECT_NE(Message(refused.status()).find("tokenizer.json: normalizer: type Other"),
               std::string::npos)
         << Message(refused.status());
   }
+}
+
+// The switches of tokenizer_config.json beside a tokenizer.json, as transformers 4 takes them.
+TEST(TokenizerFolderTest, SwitchesBesideATokenizerJson) {
+  const auto with = [](const char* name, json config) {
+    const std::string folder = NewFolder("switches");
+    fs::copy_file(kData + name + "/tokenizer.json", JoinPath(folder, "tokenizer.json"));
+    config.update({{"bos_token", "<s>"}, {"eos_token", "</s>"}});
+    if (std::string(name).starts_with("bert")) config = {{"clean_up_tokenization_spaces", false}};
+    Write(folder, "tokenizer_config.json", config.dump());
+    return Loaded(folder);
+  };
+  // The template of "llama" has no token of its own, that of "llama_bos" has <s>.
+  const auto row = [&](const char* name, const json& config) {
+    const auto tokenizer = with(name, config);
+    const auto built = EncodePair(*tokenizer, "a", "a");
+    EXPECT_TRUE(built.ok()) << Message(built.status());
+    return std::pair(built->ids, built->token_type_ids);
+  };
+  using Ids = std::vector<int32_t>;
+  const auto plain = with("llama_bos", json::object());
+  const Ids a = plain->Encode("a");
+  ASSERT_EQ(a.size(), 1u);
+  const int32_t bos = *plain->bos_id();
+  const int32_t eos = *plain->eos_id();
+  for (const char* name :
+       {"LlamaTokenizer", "LlamaTokenizerFast", "CodeLlamaTokenizerFast", "GemmaTokenizer"}) {
+    EXPECT_EQ(row("llama_bos",
+                  {{"tokenizer_class", name}, {"add_bos_token", true}, {"add_eos_token", true}}),
+              std::pair(Ids({bos, a[0], eos, bos, a[0], eos}), Ids({0, 0, 0, 1, 1, 1})));
+    EXPECT_EQ(row("llama_bos", {{"tokenizer_class", name}, {"add_bos_token", false}}).first,
+              Ids({a[0], a[0]}));
+    EXPECT_EQ(row("llama", {{"tokenizer_class", name}, {"add_bos_token", true}}).first,
+              Ids({bos, a[0], bos, a[0]}));
+  }
+  EXPECT_EQ(
+      row("llama_bos", {{"tokenizer_class", "PreTrainedTokenizerFast"}, {"add_eos_token", true}})
+          .first,
+      row("llama_bos", json::object()).first);
+  EXPECT_NE(with("llama_bos", {{"tokenizer_class", "LlamaTokenizer"}, {"add_bos_token", false}})
+                ->Fingerprint(),
+            plain->Fingerprint());
+  // A special token in a text is text.
+  const auto split = with("llama_bos", {{"split_special_tokens", true}});
+  EXPECT_EQ(split->Encode("</s>"), plain->Encode("</s>", {.parse_special = false}));
+  EXPECT_NE(split->Encode("</s>"), plain->Encode("</s>"));
+  // Blanks before punctuation.
+  for (const char* name : {"gpt2", "llama_bos"}) {
+    const auto cleaned = with(name, {{"clean_up_tokenization_spaces", true}});
+    EXPECT_EQ(cleaned->Decode(cleaned->Encode("a , b .")), "a, b.") << name;
+    const auto kept = with(name, {{"clean_up_tokenization_spaces", false}});
+    EXPECT_EQ(kept->Decode(kept->Encode("a , b .")), "a , b .") << name;
+  }
+  // BERT's decoder cleans piece by piece, whatever is said.
+  const auto bert = with("bert_cased", json::object());
+  const Ids quoted = bert->Encode("a ' a .");
+  EXPECT_EQ(bert->Decode(quoted), "a ' a.");
+  EXPECT_EQ(Loaded(kData + "bert_cased")->Decode(quoted), "a'a.");
 }
 
 // Folders with vocab.txt, or vocab.json and merges.txt, alone.

@@ -2,6 +2,7 @@
 #include "models/generation/generation_config.h"
 
 #include <algorithm>
+#include <initializer_list>
 #include <utility>
 
 #include "base/file.h"
@@ -87,6 +88,9 @@ constexpr double kMostBias = 100;
            {.least = 1, .most = 1024, .type = "N", .aliases = {{"n", "OpenAI"}}})
       .Add("bos_token_id", &G::bos_token_id, "id of the token that begins a text",
            {.unset = "the model's"})
+      .Add("decoder_start_token_id", &G::decoder_start_token_id,
+           "id of the token that begins the text of a decoder beside an encoder",
+           {.unset = "the model's"})
       .Add("eos_token_id", &G::eos_token_ids, "ids of tokens that end a text",
            {.unset = "the model's"})
       .Add("stop_strings", &G::stop_strings, "the text ends before this one",
@@ -98,6 +102,30 @@ constexpr double kMostBias = 100;
   }
   table.AddUnsupported(std::move(unsupported));
   return table;
+}
+
+// What a config.json says of generation that counts beside `file`, a generation_config.json;
+// nullptr: there is none.
+json OfModelConfig(const json& model_config, bool is_folder, const json* file) {
+  const auto only = [&](std::initializer_list<const char*> keys) {
+    json some = json::object();
+    for (const char* key : keys) {
+      if (model_config.contains(key)) some[key] = model_config[key];
+    }
+    return some;
+  };
+  if (file == nullptr) {
+    return is_folder ? model_config
+                     : only({"bos_token_id", "decoder_start_token_id", "eos_token_id"});
+  }
+  if (!file->is_object() || !model_config.is_object()) return json::object();
+  if (file->value("_from_model_config", json()) == true) {
+    json rest = model_config;
+    for (const auto& [key, value] : file->items()) rest.erase(key);
+    return rest;
+  }
+  const bool begins = !file->value("bos_token_id", json()).is_null();
+  return begins ? json::object() : only({"bos_token_id", "decoder_start_token_id"});
 }
 
 }  // namespace
@@ -120,6 +148,7 @@ const std::vector<UnsupportedSetting>& UnsupportedSettings() {
       {"num_assistant_tokens", 20, "assisted decoding"},
       {"max_time", nullptr, "a limit of time"},
       {"token_healing", false},
+      {"top_h", nullptr},
       {"watermarking_config", nullptr, "a watermark"},
   };
   return *settings;
@@ -183,7 +212,7 @@ std::string NotApplied(const std::string& folder, const GenerationConfig& config
   if (config.not_applied.empty()) return "";
   std::string keys;
   for (const std::string& key : config.not_applied) keys += (keys.empty() ? "" : ", ") + key;
-  return Concat(JoinPath(folder, "generation_config.json"), ": ", keys,
+  return Concat(JoinPath(folder, config.not_applied_file), ": ", keys,
                 config.not_applied.size() == 1 ? " is" : " are", " not supported, and not applied");
 }
 
@@ -221,17 +250,20 @@ StatusOr<GenerationConfig> WithSettings(GenerationConfig config, const json& ask
 StatusOr<GenerationConfig> ReadGenerationConfig(const std::string& folder,
                                                 const json& model_config) {
   GenerationConfig config;
-  json ids = json::object();
-  for (const char* key : {"bos_token_id", "eos_token_id"}) {
-    if (model_config.contains(key)) ids[key] = model_config[key];
+  const std::string path = JoinPath(folder, config.not_applied_file);
+  json file = json::object();
+  const bool has_file = IsDirectory(folder) && PathExists(path);
+  if (has_file) {
+    TESSERA_ASSIGN_OR_RETURN(file, ReadJsonFile(path));
+  } else {
+    config.not_applied_file = "config.json";
   }
-  TESSERA_RETURN_IF_ERROR(ApplyGenerationJson(ids, JoinPath(folder, "config.json"), &config));
-  const std::string path = JoinPath(folder, "generation_config.json");
-  if (IsDirectory(folder) && PathExists(path)) {
-    TESSERA_ASSIGN_OR_RETURN(const json object, ReadJsonFile(path));
-    TESSERA_RETURN_IF_ERROR(ApplyGenerationJson(object, path, &config));
-    if (config.temperature == 0) config.do_sample = false;
-  }
+  TESSERA_RETURN_IF_ERROR(ApplyGenerationJson(
+      OfModelConfig(model_config, IsDirectory(folder), has_file ? &file : nullptr),
+      JoinPath(folder, "config.json"), &config));
+  TESSERA_RETURN_IF_ERROR(ApplyGenerationJson(file, path, &config));
+  if (config.temperature == 0) config.do_sample = false;
+  if (!config.decoder_start_token_id) config.decoder_start_token_id = config.bos_token_id;
   const StatusOr<const Family*> family = FamilyOf(model_config);
   if (!family.ok()) return config;
   for (const TokenKey& key : (*family)->texts.token_keys) {

@@ -72,6 +72,8 @@ struct GenerationConfig {
   // Texts of each prompt: samples, or the best that the beams have found, the best first.
   int64_t num_return_sequences = 1;
   std::optional<int64_t> bos_token_id = {};
+  // What the text of a decoder beside an encoder begins with; absent: the model's.
+  std::optional<int64_t> decoder_start_token_id = {};
   std::vector<int64_t> eos_token_ids = {};
   // Text at whose first appearance a row ends; it is cut off, and what follows.
   std::vector<std::string> stop_strings = {};
@@ -80,6 +82,7 @@ struct GenerationConfig {
   // What a file asks for that changes the text and is not supported ("'guidance_scale': 1.5"): the
   // text is written without it, and whoever read the file says so (NotApplied).
   std::vector<std::string> not_applied = {};
+  std::string not_applied_file = "generation_config.json";  // that asks for it
 
   // Every setting: its key, help, range and other systems' names. Flags of `tessera generate`,
   // fields of HTTP requests, settings of the C library, generation_config.json and the pages are
@@ -120,8 +123,10 @@ std::string NotApplied(const std::string& folder, const GenerationConfig& config
 //   WithSettings(defaults, {{"temperature", 0.8}, {"top_k", 40}})
 StatusOr<GenerationConfig> WithSettings(GenerationConfig defaults, const nlohmann::json& asked);
 
-// The defaults of a model: `folder`/generation_config.json over the token ids of `model_config`.
-// No such file, or no folder at all (a preset), is fine.
+// The defaults of a model, as transformers takes them: `folder`/generation_config.json; where there
+// is none, or it says `_from_model_config`, also the settings in `model_config`, the folder's
+// config.json. Of a preset, which has no folder, the token ids count alone. The tokens that a text
+// begins with are those of `model_config` where the file leaves them out.
 StatusOr<GenerationConfig> ReadGenerationConfig(const std::string& folder,
                                                 const nlohmann::json& model_config);
 

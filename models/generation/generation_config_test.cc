@@ -6,7 +6,10 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <filesystem>
+#include <fstream>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -38,6 +41,12 @@ TEST(GenerationConfigTest, ForbiddenTokensAreThoseOfTransformers) {
   EXPECT_EQ(LeftOf(R"({"begin_suppress_tokens": [4, 5]})").size(), 10u);
   EXPECT_EQ(LeftOf(R"({"begin_suppress_tokens": [4, 5]})", {1, 2}, 0),
             (Ids{0, 1, 2, 3, 6, 7, 8, 9}));
+  // A token that is forced behind a single one does not count as the first.
+  const char* const kForced = R"({"begin_suppress_tokens": [4, 5], "forced_bos_token_id": 7})";
+  EXPECT_EQ(LeftOf(kForced, {1}, 0).size(), 10u);
+  EXPECT_EQ(LeftOf(kForced, {1, 7}, 1), (Ids{0, 1, 2, 3, 6, 7, 8, 9}));
+  EXPECT_EQ(LeftOf(kForced, {1, 7, 8}, 2).size(), 10u);
+  EXPECT_EQ(LeftOf(kForced, {1, 2}, 0), (Ids{0, 1, 2, 3, 6, 7, 8, 9}));
   // Ends of text: by new tokens, else by all of them.
   EXPECT_EQ(LeftOf(R"({"min_new_tokens": 3})"), (Ids{1, 2, 3, 4, 5, 6, 7, 8}));
   EXPECT_EQ(LeftOf(R"({"min_new_tokens": 2})").size(), 10u);
@@ -162,6 +171,63 @@ TEST(GenerationConfigTest, FilesGiveDefaultsAndWhatIsUnknownIsNamed) {
   EXPECT_EQ(Message(apply(R"({"top_k": "many"})")),
             "g.json: 'top_k' must be an integer, not \"many\"");
   EXPECT_FALSE(apply("[]").ok());
+  GenerationConfig other;
+  ASSERT_TRUE(ApplyGenerationJson({{"top_h", 0.4}}, "g.json", &other).ok());
+  EXPECT_EQ(NotApplied("dir", other),
+            "dir/generation_config.json: 'top_h': 0.4 is not supported, and not applied");
+}
+
+// What transformers takes of the two files of a folder. `file`: generation_config.json; nullptr:
+// there is none.
+StatusOr<GenerationConfig> ReadFolder(const char* model, const char* file) {
+  const std::string folder = testing::TempDir() + "/generation_config";
+  std::filesystem::remove_all(folder);
+  std::filesystem::create_directories(folder);
+  if (file != nullptr) std::ofstream(folder + "/generation_config.json") << file;
+  auto config = ReadGenerationConfig(folder, nlohmann::json::parse(model));
+  EXPECT_TRUE(config.ok()) << Message(config.status());
+  return config;
+}
+
+TEST(GenerationConfigTest, SettingsOfConfigJsonCountWhereThereIsNoOtherFile) {
+  const char* const kModel = R"({"num_beams": 3, "min_length": 4, "eos_token_id": 7, "top_h": 0.4,
+                                 "bos_token_id": 1, "temperature": null, "hidden_size": 8})";
+  const auto alone = ReadFolder(kModel, nullptr);
+  EXPECT_EQ(alone->num_beams, 3);
+  EXPECT_EQ(alone->min_length, 4);
+  EXPECT_EQ(alone->eos_token_ids, Ids{7});
+  EXPECT_EQ(NotApplied("dir", *alone),
+            "dir/config.json: 'top_h': 0.4 is not supported, and not applied");
+  for (const char* file : {R"({"top_k": 5})", R"({"top_k": 5, "eos_token_id": null})"}) {
+    const auto with = ReadFolder(kModel, file);
+    EXPECT_EQ(with->num_beams, 1);
+    EXPECT_EQ(with->eos_token_ids, Ids{});  // no token ends a text
+    EXPECT_EQ(with->bos_token_id, 1);       // that of an empty prompt
+    EXPECT_EQ(NotApplied("dir", *with), "");
+  }
+  // A file that was made of config.json, which is the newer one.
+  const auto made = ReadFolder(kModel, R"({"_from_model_config": true, "eos_token_id": 9})");
+  EXPECT_EQ(made->num_beams, 3);
+  EXPECT_EQ(made->eos_token_ids, Ids{9});
+  // A preset has no folder.
+  const auto preset = ReadGenerationConfig("", nlohmann::json::parse(kModel));
+  EXPECT_EQ(preset->num_beams, 1);
+  EXPECT_EQ(preset->eos_token_ids, Ids{7});
+  const auto wrong = ReadGenerationConfig(testing::TempDir(), {{"num_beams", "x"}});
+  EXPECT_EQ(Message(wrong.status()),
+            testing::TempDir() + "config.json: 'num_beams' must be an integer, not \"x\"");
+}
+
+TEST(GenerationConfigTest, WhereADecodersTextBegins) {
+  const auto start = [](const char* model, const char* file) {
+    return ReadFolder(model, file)->decoder_start_token_id;
+  };
+  const char* const kModel = R"({"decoder_start_token_id": 0})";
+  EXPECT_EQ(start(kModel, nullptr), 0);
+  EXPECT_EQ(start(kModel, R"({"decoder_start_token_id": 7, "bos_token_id": 9})"), 7);
+  EXPECT_EQ(start(kModel, R"({"bos_token_id": 9, "decoder_start_token_id": null})"), 9);
+  EXPECT_EQ(start(kModel, R"({"eos_token_id": 9})"), 0);
+  EXPECT_EQ(start("{}", R"({"eos_token_id": 9})"), std::nullopt);
 }
 
 }  // namespace

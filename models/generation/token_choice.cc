@@ -145,7 +145,9 @@ void RemoveForbidden(const GenerationConfig& config, std::span<const int64_t> id
                      std::span<double> scores) {
   const std::vector<int64_t>& ends = config.eos_token_ids;
   for (const int64_t id : config.suppress_tokens) Remove(id, scores);
-  if (written == 0) {
+  // A token that is forced behind a single one does not count as the first.
+  const bool forced = config.forced_bos_token_id && ids.size() - written == 1;
+  if (written == size_t{forced}) {
     for (const int64_t id : config.begin_suppress_tokens) Remove(id, scores);
   }
   const bool too_early = config.min_new_tokens

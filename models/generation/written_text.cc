@@ -97,6 +97,14 @@ Status CheckConfig(const Model& model, const TextRequest& request,
                            " (a forced token) is beyond the model's vocabulary of ",
                            model.vocab_size());
   }
+  if (model.encoder_decoder() != nullptr && config.decoder_start_token_id) {
+    const int64_t start = *config.decoder_start_token_id;
+    if (start < 0 || start >= model.vocab_size()) {
+      return InvalidArgument("token id ", start,
+                             " (decoder_start_token_id) is beyond the model's vocabulary of ",
+                             model.vocab_size());
+    }
+  }
   const auto& bias = config.logit_bias;
   if (!bias.empty() && bias.rbegin()->first >= model.vocab_size()) {
     return InvalidArgument("token id ", bias.rbegin()->first,
@@ -143,7 +151,9 @@ StatusOr<std::unique_ptr<WrittenText>> WrittenText::Of(const Model& model, TextR
   TESSERA_ASSIGN_OR_RETURN(std::vector<int64_t> prompt, TakePrompt(model, request));
   if (request.score_prompt) TESSERA_RETURN_IF_ERROR(CheckScores(model, prompt));
   std::vector<int64_t> begin = prompt;
-  if (const EncoderDecoder* both = model.encoder_decoder()) begin = {both->decoder_start()};
+  if (const EncoderDecoder* both = model.encoder_decoder()) {
+    begin = {request.config->decoder_start_token_id.value_or(both->decoder_start())};
+  }
   TESSERA_ASSIGN_OR_RETURN(const int64_t limit, Limit(model, request, std::ssize(begin)));
   return std::unique_ptr<WrittenText>(
       new WrittenText(std::move(request), std::move(prompt), std::move(begin), limit, tokenizer));

@@ -109,15 +109,19 @@ TEST(T5Test, GreedyDecodingFollowsTheWholeForwardPass) {
   config.eos_token_ids = {1};
   const auto results = Generate(*model, sources, config);
   ASSERT_TRUE(results.ok()) << Message(results.status());
-  for (size_t row = 0; row < sources.size(); ++row) {
-    const std::vector<int64_t>& got = (*results)[row].ids;
+  config.decoder_start_token_id = 40;
+  const auto others = Generate(*model, sources, config);
+  ASSERT_TRUE(others.ok()) << Message(others.status());
+  for (size_t row = 0; row < 2 * sources.size(); ++row) {
+    const bool other = row >= sources.size();
+    const std::vector<int64_t>& source = sources[row % sources.size()];
+    const std::vector<int64_t>& got = (*(other ? others : results))[row % sources.size()].ids;
     ASSERT_FALSE(got.empty());
-    std::vector<int64_t> text = {2};
+    std::vector<int64_t> text = {other ? 40 : 2};
     for (const int64_t id : got) {
       const Tensor logits =
           model
-              ->Run({{keys::kInputIds,
-                      Tensor::FromVector(sources[row], {1, std::ssize(sources[row])})},
+              ->Run({{keys::kInputIds, Tensor::FromVector(source, {1, std::ssize(source)})},
                      {keys::kDecoderInputIds, Tensor::FromVector(text, {1, std::ssize(text)})}},
                     {})
               .at(keys::kLogits);
@@ -127,6 +131,9 @@ TEST(T5Test, GreedyDecodingFollowsTheWholeForwardPass) {
       text.push_back(id);
     }
   }
+  config.decoder_start_token_id = 61;
+  EXPECT_EQ(Message(Generate(*model, sources, config).status()),
+            "token id 61 (decoder_start_token_id) is beyond the model's vocabulary of 61");
 }
 
 TEST(T5Test, RecomputationHasTheSameBits) {
