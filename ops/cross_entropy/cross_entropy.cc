@@ -25,6 +25,8 @@ Plan Check(const Tensor& logits, const Tensor& targets, const CrossEntropyOption
                     targets.shape() == Shape(logits.shape().begin(), logits.shape().end() - 1),
                 "cross_entropy", "logits ", logits, " and targets ", targets,
                 ": targets must be int64, with the shape of logits but for their last dim");
+  TESSERA_CHECK(options.label_smoothing >= 0 && options.label_smoothing <= 1, "cross_entropy",
+                "label_smoothing ", options.label_smoothing, " is not between 0 and 1");
   Plan plan;
   plan.columns = logits.size(-1);
   plan.rows = targets.numel();
@@ -243,7 +245,11 @@ Tensor CrossEntropy(const Tensor& logits, const Tensor& targets,
           shape = logits.shape()](GradContext& ctx) {
            const Tensor saved = x.Unpack();
            Tensor upstream = ctx.grad();
-           if (divisor.defined()) upstream = Div(upstream, divisor);
+           // Where no row counts the mean is NaN and, as in PyTorch, its gradient is 0.
+           if (divisor.defined()) {
+             const Tensor none = Compare(divisor, 0.0, Comparison::kEqual);
+             upstream = Div(upstream, Where(none, 1.0, divisor));
+           }
            upstream = Reshape(upstream, {upstream.numel()});  // [1] or [rows]
            const int64_t stride = saved.stride(0);
            const Tensor dx = options.overwrite_logits

@@ -270,8 +270,33 @@ TEST(CrossEntropyTest, LargeLogitsAndIgnoredRows) {
   EXPECT_EQ(Grad(logits).ToVector<float>(), (std::vector<float>{0, 0, 0, 0}));
 }
 
+// As PyTorch has it: the mean of nothing is NaN, and its gradient 0.
+TEST(CrossEntropyTest, WhereNoRowCountsTheGradientIsZero) {
+  const Tensor targets = Tensor::FromVector<int64_t>({-100, -100}, {2});
+  for (const double smoothing : {0.0, 0.1}) {
+    const Tensor logits = RequireGrad(Tensor::FromVector<float>({1, -2, 3, 0, 5, 1}, {2, 3}));
+    const Tensor loss = CrossEntropy(logits, targets, {.label_smoothing = smoothing});
+    EXPECT_TRUE(std::isnan(loss.Item()));
+    Backward(loss);
+    EXPECT_EQ(Grad(logits).ToVector<float>(), std::vector<float>(6, 0.0f));
+  }
+  // So it is of every shard of a vocabulary.
+  RunRanks(2, [&](std::shared_ptr<Communicator> world) {
+    const Tensor logits = RequireGrad(Full({2, 3}, 1.0 + world->rank()));
+    const Tensor loss = CrossEntropy(
+        logits, targets, {.group = world, .vocab_begin = 3 * world->rank(), .global_vocab = 6});
+    EXPECT_TRUE(std::isnan(loss.Item()));
+    Backward(loss);
+    EXPECT_EQ(Grad(logits).ToVector<float>(), std::vector<float>(6, 0.0f));
+  });
+}
+
 TEST(CrossEntropyTest, RefusesWrongArguments) {
   const Tensor targets = Tensor::FromVector<int64_t>({0, 5}, {2});
+  for (const double smoothing : {-0.5, 1.5, std::nan("")}) {
+    EXPECT_THROW(CrossEntropy(Zeros({2, 9}), targets, {.label_smoothing = smoothing}), Error);
+  }
+  EXPECT_NO_THROW(CrossEntropy(Zeros({2, 9}), targets, {.label_smoothing = 1}));
   EXPECT_THROW(CrossEntropy(Zeros({2, 5}), targets), Error);
   EXPECT_THROW(CrossEntropy(Zeros({3, 9}), targets), Error);
   EXPECT_THROW(CrossEntropy(Zeros({2, 9}), Zeros({2})), Error);

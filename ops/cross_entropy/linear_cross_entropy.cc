@@ -95,7 +95,11 @@ Tensor LinearCrossEntropy(const Tensor& h, const Tensor& weight, const Tensor& t
            [dh = SavedTensor(result.dh), dweight = result.dweight, divisor,
             shape = h.shape()](GradContext& ctx) {
              Tensor factor = ctx.grad();
-             if (divisor.defined()) factor = Div(factor, divisor);
+             // Where no row counts the mean is NaN, and its gradient 0, as CrossEntropy's.
+             if (divisor.defined()) {
+               const Tensor none = Compare(divisor, 0.0, Comparison::kEqual);
+               factor = Div(factor, Where(none, 1.0, divisor));
+             }
              if (ctx.needs(0)) ctx.set(0, Reshape(Times(dh.Unpack(), factor), shape));
              if (ctx.needs(1)) ctx.set(1, Times(dweight, factor));
            });

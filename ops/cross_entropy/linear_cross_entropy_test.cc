@@ -90,6 +90,16 @@ TEST(LinearCrossEntropyTest, GradientsAreThoseOfTheWholeLogits) {
   }
 }
 
+TEST(LinearCrossEntropyTest, WhereNoRowCountsTheGradientIsZero) {
+  const Tensor h = RequireGrad(Full({3, 2}, 0.5));
+  const Tensor w = RequireGrad(Full({4, 2}, 0.25));
+  const Tensor loss = LinearCrossEntropy(h, w, Full({3}, -100, DType::kInt64), {}, 2);
+  EXPECT_NE(loss.Item(), loss.Item());
+  Backward(loss);
+  EXPECT_EQ(Grad(h).ToVector<float>(), std::vector<float>(6, 0.0f));
+  EXPECT_EQ(Grad(w).ToVector<float>(), std::vector<float>(8, 0.0f));
+}
+
 // The logits of one chunk, not of all rows.
 TEST(LinearCrossEntropyTest, KeepsTheLogitsOfOneChunk) {
   Allocator& allocator = Allocator::For(Device::Cpu());
@@ -118,6 +128,7 @@ TEST(LinearCrossEntropyTest, RefusesWhatItCannotDo) {
       LinearCrossEntropy(h, w, targets, {.class_weights = Full({5}, 1.0, DType::kFloat32)}, 2),
       Error);
   EXPECT_THROW(LinearCrossEntropy(h, w, targets, {}, 0), Error);
+  EXPECT_THROW(LinearCrossEntropy(h, w, targets, {.label_smoothing = 1.5}, 2), Error);
   EXPECT_THROW(LinearCrossEntropy(h, w, Zeros({3}, DType::kInt64), {}, 2), Error);
   EXPECT_THROW(LinearCrossEntropy(h, Zeros({5, 7}), targets, {}, 2), Error);
 }
