@@ -126,7 +126,8 @@ StatusOr<GenerationConfig> WithSettings(GenerationConfig defaults, const nlohman
 // The defaults of a model, as transformers takes them: `folder`/generation_config.json; where there
 // is none, or it says `_from_model_config`, also the settings in `model_config`, the folder's
 // config.json. Of a preset, which has no folder, the token ids count alone. The tokens that a text
-// begins with are those of `model_config` where the file leaves them out.
+// begins and ends with are those of `model_config` where the file leaves them out (transformers
+// ends no text then; servers do).
 StatusOr<GenerationConfig> ReadGenerationConfig(const std::string& folder,
                                                 const nlohmann::json& model_config);
 

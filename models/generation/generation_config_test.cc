@@ -201,7 +201,7 @@ TEST(GenerationConfigTest, SettingsOfConfigJsonCountWhereThereIsNoOtherFile) {
   for (const char* file : {R"({"top_k": 5})", R"({"top_k": 5, "eos_token_id": null})"}) {
     const auto with = ReadFolder(kModel, file);
     EXPECT_EQ(with->num_beams, 1);
-    EXPECT_EQ(with->eos_token_ids, Ids{});  // no token ends a text
+    EXPECT_EQ(with->eos_token_ids, Ids{7});
     EXPECT_EQ(with->bos_token_id, 1);       // that of an empty prompt
     EXPECT_EQ(NotApplied("dir", *with), "");
   }
