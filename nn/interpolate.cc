@@ -18,10 +18,9 @@ Tensor Interpolate::Forward(const Tensor& x_NCHW) const {
     };
     const Extent2d size =
         config_.size.value_or(Extent2d(scaled(x_NCHW.size(2)), scaled(x_NCHW.size(3))));
-    return tessera::Interpolate(x_NCHW, size,
-                                {.mode = config_.mode,
-                                 .align_corners = config_.align_corners,
-                                 .scale = config_.scale});
+    return tessera::Interpolate(
+        x_NCHW, size,
+        {.mode = config_.mode, .align_corners = config_.align_corners, .scale = config_.scale});
   });
 }
 
