@@ -124,11 +124,11 @@ json OfModelConfig(const json& model_config, bool is_folder, const json* file) {
     for (const auto& [key, value] : file->items()) rest.erase(key);
     return rest;
   }
-  // transformers writes on where the file has no end of text. Servers end texts as config.json says,
-  // and so did whoever trained the model.
+  // transformers writes on where the file has no end of text. Servers end texts as config.json
+  // says, and so did whoever trained the model.
   const auto names = [&](const char* key) { return !file->value(key, json()).is_null(); };
-  json rest = names("bos_token_id") ? json::object()
-                                    : only({"bos_token_id", "decoder_start_token_id"});
+  json rest =
+      names("bos_token_id") ? json::object() : only({"bos_token_id", "decoder_start_token_id"});
   if (!names("eos_token_id")) rest.update(only({"eos_token_id"}));
   return rest;
 }

@@ -202,7 +202,7 @@ TEST(GenerationConfigTest, SettingsOfConfigJsonCountWhereThereIsNoOtherFile) {
     const auto with = ReadFolder(kModel, file);
     EXPECT_EQ(with->num_beams, 1);
     EXPECT_EQ(with->eos_token_ids, Ids{7});
-    EXPECT_EQ(with->bos_token_id, 1);       // that of an empty prompt
+    EXPECT_EQ(with->bos_token_id, 1);  // that of an empty prompt
     EXPECT_EQ(NotApplied("dir", *with), "");
   }
   // A file that was made of config.json, which is the newer one.

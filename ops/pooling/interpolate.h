@@ -8,9 +8,9 @@
 //   nearest    pixel floor(i m / n);
 //   bilinear   between the pixels around (i + 1/2) m / n - 1/2, at least 0, or, with align_corners,
 //              around i (m - 1) / (n - 1).
-// With a `scale`, 1 / scale takes the place of m / n, as F.interpolate(scale_factor=...) has it: the
-// two differ where scale * m is no whole number. m / n stays where n is m, with align_corners, and
-// for the nearest pixel where n is 2 m. The nearest pixel is computed in float32, as there.
+// With a `scale`, 1 / scale takes the place of m / n, as F.interpolate(scale_factor=...) has it:
+// the two differ where scale * m is no whole number. m / n stays where n is m, with align_corners,
+// and for the nearest pixel where n is 2 m. The nearest pixel is computed in float32, as there.
 // Floating dtypes, computed in float32 (float64 for float64). Gradients flow to x.
 #ifndef TESSERA_OPS_POOLING_INTERPOLATE_H_
 #define TESSERA_OPS_POOLING_INTERPOLATE_H_
