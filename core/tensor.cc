@@ -55,6 +55,17 @@ void CheckDistinct(const char* operation, const Tensor& dst) {
   }
 }
 
+// Refuses a negative size, and more elements than 64 bits count the bytes of. Strides are products
+// of the other sizes, also where there is no element.
+void CheckSizes(const char* operation, const Shape& shape, DType dtype) {
+  int64_t bytes = DTypeSize(dtype);
+  for (int64_t size : shape) {
+    TESSERA_CHECK(size == 0 || (size > 0 && !__builtin_mul_overflow(bytes, size, &bytes)),
+                  operation, dtype, shape,
+                  " has a negative size, or more bytes than 64 bits count");
+  }
+}
+
 // The bytes from the first to the last element of a view.
 std::pair<const std::byte*, const std::byte*> SpanOf(const Tensor& t) {
   int64_t first = 0;
@@ -137,7 +148,9 @@ std::string WhyReleased(const Storage& storage) {
 Tensor::Tensor(std::shared_ptr<Storage> storage, const Shape& shape, const Shape& strides,
                int64_t offset, DType dtype)
     : impl_(std::make_shared<Impl>(Impl{std::move(storage), shape, strides, offset, shape.numel(),
-                                        dtype, nullptr, nullptr})) {}
+                                        dtype, nullptr, nullptr})) {
+  for (int64_t size : shape) TESSERA_CHECK(size >= 0, "tensor", "negative size in shape ", shape);
+}
 
 Tensor Tensor::FromBlob(void* data, const Shape& shape, DType dtype, Device device,
                         std::shared_ptr<void> owner) {
@@ -168,6 +181,7 @@ void* Tensor::raw_data() const {
   return static_cast<char*>(t.storage->data()) + BytesOf(t.dtype, t.offset);
 }
 
+  CheckSizes("from_blob", shape, dtype);
 void* Tensor::data_of(DType asked) const {
   TESSERA_CHECK(asked == dtype(), "data", "asked for ", asked, ", the tensor is ", *this);
   TESSERA_CHECK(!device().is_meta(), "data", *this,
@@ -233,12 +247,7 @@ TextBuilder& operator<<(TextBuilder& text, const Tensor& t) {
 }
 
 Tensor Empty(const Shape& shape, DType dtype, Device device) {
-  // Strides are products of the other sizes, also where there is no element.
-  int64_t bytes = DTypeSize(dtype);
-  for (int64_t size : shape) {
-    TESSERA_CHECK(size == 0 || (size > 0 && !__builtin_mul_overflow(bytes, size, &bytes)), "empty",
-                  dtype, shape, " has a negative size, or more bytes than 64 bits count");
-  }
+  CheckSizes("empty", shape, dtype);
   auto storage =
       std::make_shared<Storage>(static_cast<size_t>(BytesOf(dtype, shape.numel())), device);
   return Tensor(std::move(storage), shape, ContiguousStrides(shape), 0, dtype);

@@ -315,6 +315,11 @@ TEST(TensorTest, FromBlobViewsTheCallersMemory) {
   z = Tensor();
   EXPECT_TRUE(watch.expired());
   EXPECT_THROW(Tensor::FromBlob(static_cast<float*>(nullptr), {1}), Error);
+  EXPECT_THROW(Tensor::FromBlob(values.data(), {-1, 2}), Error);
+  EXPECT_THROW(Tensor::FromBlob(values.data(), {-1, -2}), Error);
+  EXPECT_THROW(Tensor::FromBlob(values.data(), {1LL << 40, 1LL << 40}), Error);
+  EXPECT_THROW(Tensor::FromBlob(fixed.data(), {-1, 2}), Error);
+  EXPECT_THROW(Tensor::FromBlob(fixed.data(), {-1, -2}), Error);
 }
 
 }  // namespace

@@ -30,13 +30,23 @@ Placement VocabPlacement(const EmbeddingConfig& config, const Group& group) {
                           {{config.rows, share.begin, share.count}});
 }
 
+// A row of padding begins as zeros, as PyTorch's does, so that it adds nothing.
+Init InitOf(const EmbeddingConfig& config, const Scope& scope) {
+  TESSERA_CHECK(config.padding_idx >= -1 && config.padding_idx < config.rows, "embedding",
+                "padding_idx ", config.padding_idx, " is none of the ", config.rows, " rows of ",
+                scope.path.empty() ? "the table" : scope.path, "; -1 is no padding");
+  Init init = config.init;
+  if (init.zero_row < 0) init.zero_row = config.padding_idx;
+  return init;
+}
+
 }  // namespace
 
 VocabParallelEmbedding::VocabParallelEmbedding(const EmbeddingConfig& config, const Scope& scope)
     : Module(scope),
       config_(config),
-      weight_(
-          AddParameter("weight", VocabPlacement(config, build().tensor_parallel), config.init)) {
+      weight_(AddParameter("weight", VocabPlacement(config, build().tensor_parallel),
+                           InitOf(config, scope))) {
   weight_.table = true;
 }
 
@@ -97,7 +107,8 @@ Tensor VocabParallelEmbedding::Forward(const Tensor& ids, const ForwardContext& 
 ReplicatedEmbedding::ReplicatedEmbedding(const EmbeddingConfig& config, const Scope& scope)
     : Module(scope),
       config_(config),
-      weight_(AddParameter("weight", Placement::Whole({config.rows, config.width}), config.init)) {
+      weight_(AddParameter("weight", Placement::Whole({config.rows, config.width}),
+                           InitOf(config, scope))) {
   TESSERA_CHECK(config.scale == 1, "embedding", path(), ": a scale is of VocabParallelEmbedding");
   weight_.table = true;
 }

@@ -260,6 +260,26 @@ struct Named : Module {
 };
 
 TEST(ModuleTest, RefusesTwoOfOneName) {
+TEST(ModuleTest, TheRowOfPaddingBeginsAsZeros) {
+  const auto table = [](auto layer) {
+    return layer.StateDict().at("weight").template ToVector<float>();
+  };
+  const EmbeddingConfig config = {.rows = 3, .width = 2, .padding_idx = 1};
+  for (const std::vector<float>& weight :
+       {table(ReplicatedEmbedding(config, Scope::Root({.seed = 1}))),
+        table(VocabParallelEmbedding(config, Scope::Root({.seed = 1})))}) {
+    for (size_t i = 0; i < 6; ++i) EXPECT_EQ(weight[i] == 0, i / 2 == 1) << i;
+  }
+  for (const int64_t outside : {int64_t{3}, int64_t{-2}}) {
+    EXPECT_EQ(ErrorOf([&] {
+                ReplicatedEmbedding({.rows = 3, .width = 2, .padding_idx = outside},
+                                    Scope::Root({}));
+              }),
+              Concat("embedding: padding_idx ", outside,
+                     " is none of the 3 rows of the table; -1 is no padding"));
+  }
+}
+
   const auto make = [](const std::vector<std::string>& parameters,
                        const std::vector<std::string>& children, const std::string& path = "h.0") {
     return ErrorOf([&] {

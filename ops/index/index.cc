@@ -133,8 +133,11 @@ Tensor IndexSelect(const Tensor& x, int dim, const Tensor& indices) {
 Tensor Embedding(const Tensor& weight, const Tensor& ids, const EmbeddingOptions& options) {
   TESSERA_CHECK(weight.ndim() == 2 && IsFloating(weight.dtype()), "embedding", "the table is ",
                 weight, ", not [rows, width] of a floating dtype");
-  CheckIndices("embedding", ids.ContiguousCopy(), weight,
-               options.global_vocab >= 0 ? options.global_vocab : weight.size(0));
+  const int64_t vocab = options.global_vocab >= 0 ? options.global_vocab : weight.size(0);
+  TESSERA_CHECK(options.padding_idx >= -1 && options.padding_idx < vocab, "embedding",
+                "padding_idx ", options.padding_idx, " is none of ", vocab,
+                " rows; -1 is no padding");
+  CheckIndices("embedding", ids.ContiguousCopy(), weight, vocab);
   return Take("embedding", weight, 0, ids, options.vocab_begin, options.padding_idx);
 }
 

@@ -212,6 +212,10 @@ TEST(IndexTest, RefusesWhatLiesOutside) {
   EXPECT_THROW(Gather(x, 0, Zeros({1}, DType::kInt64)), Error);
   EXPECT_THROW(ScatterAdd(x, 0, Zeros({1, 2}, DType::kInt64), Zeros({2, 2})), Error);
   EXPECT_NO_THROW(Embedding(x, Full({1}, 3.0, DType::kInt64), {.global_vocab = 4}));
+  const Tensor id = Zeros({1}, DType::kInt64);
+  EXPECT_THROW(Embedding(x, id, {.padding_idx = 3}), Error);
+  EXPECT_THROW(Embedding(x, id, {.padding_idx = -2}), Error);
+  EXPECT_NO_THROW(Embedding(x, id, {.global_vocab = 4, .padding_idx = 3}));
 }
 
 TEST(IndexTest, OneHot) {
