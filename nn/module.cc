@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <set>
 
 #include "core/random.h"
@@ -293,8 +294,37 @@ std::map<std::string, Tensor> Module::StateDict() {
   return state;
 }
 
+namespace {
+
+// Of PyTorch's BatchNorm, which counts batches beside its running statistics.
+bool IsCountOfBatches(const std::string& name, const std::map<std::string, Tensor>& parameters) {
+  constexpr std::string_view kCount = "num_batches_tracked";
+  return name.ends_with(kCount) &&
+         parameters.count(name.substr(0, name.size() - kCount.size()) + "running_mean") > 0;
+}
+
+// Bit for bit, in the dtype that both are loaded as.
+bool SameNumbers(const Tensor& a, const Tensor& b, DType dtype) {
+  if (a.shape() != b.shape()) return false;
+  const Tensor x = CopyTo(CastCopy(a, dtype), Device::Cpu());
+  const Tensor y = CopyTo(CastCopy(b, dtype), Device::Cpu());
+  return x.numel() == 0 ||
+         std::memcmp(x.raw_data(), y.raw_data(), static_cast<size_t>(x.nbytes())) == 0;
+}
+
+}  // namespace
+
 Status Module::LoadStateDict(const std::map<std::string, Tensor>& state) {
   std::map<std::string, Tensor> mine = StateDict();
+  std::map<std::string, std::string> tied;
+  VisitParameters([&](Parameter& p) {
+    const Parameter* source = &p;
+    while (source->tied_to != nullptr) source = source->tied_to;
+    if (source != &p) tied[p.name] = source->name;
+  });
+  for (const auto& [name, tensor] : state) {
+    if (!tensor.defined()) return InvalidArgument("parameter '", name, "' is an undefined tensor");
+  }
   for (const auto& [name, tensor] : mine) {
     const auto found = state.find(name);
     if (found == state.end()) return NotFound("parameter '", name, "' is missing");
@@ -304,7 +334,14 @@ Status Module::LoadStateDict(const std::map<std::string, Tensor>& state) {
     }
   }
   for (const auto& [name, tensor] : state) {
-    if (mine.count(name) == 0) return InvalidArgument("parameter '", name, "' is not known");
+    if (mine.count(name) > 0 || IsCountOfBatches(name, mine)) continue;
+    const auto found = tied.find(name);
+    if (found == tied.end()) return InvalidArgument("parameter '", name, "' is not known");
+    const std::string& source = found->second;
+    if (!SameNumbers(tensor, state.at(source), mine.at(source).dtype())) {
+      return InvalidArgument("parameter '", name, "' is tied to '", source,
+                             "', which has other values");
+    }
   }
   for (const auto& [name, tensor] : mine) CopyInto(tensor, state.at(name));
   return OkStatus();

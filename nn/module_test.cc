@@ -65,21 +65,38 @@ TEST(ModuleTest, StateDictRoundTripsAndRefusesByName) {
   auto unknown = state;
   unknown["extra"] = Zeros({1});
   EXPECT_NE(Message(b->LoadStateDict(unknown)).find("'extra' is not known"), std::string::npos);
+  auto undefined = state;
+  undefined["c_fc.bias"] = Tensor();
+  EXPECT_EQ(Message(b->LoadStateDict(undefined)), "parameter 'c_fc.bias' is an undefined tensor");
   auto reshaped = state;
   reshaped["c_fc.bias"] = Zeros({5});
   EXPECT_NE(Message(b->LoadStateDict(reshaped)).find("has shape [5], expected [6]"),
             std::string::npos);
 }
 
+struct Tied : Module {
+  explicit Tied(const Scope& s)
+      : Module(s), wte({.rows = 5, .width = 3}, Child("wte")), head(wte.weight(), Child("head")) {}
+  VocabParallelEmbedding wte;
+  VocabParallelHead head;
+};
+
+// PyTorch's states have a tied weight under each of its names.
+TEST(ModuleTest, LoadsTiedNamesThatAgree) {
+  Tied tied(Scope::Root({.seed = 1}));
+  const Tensor weight = RandomTensor({5, 3}, 7);
+  EXPECT_TRUE(tied.LoadStateDict({{"wte.weight", weight}, {"head.weight", weight}}).ok());
+  const Tensor rounded = CastCopy(weight, DType::kFloat32);
+  EXPECT_EQ(tied.StateDict().at("wte.weight").ToVector<float>(), rounded.ToVector<float>());
+  EXPECT_TRUE(tied.LoadStateDict({{"wte.weight", weight}, {"head.weight", rounded}}).ok());
+  EXPECT_EQ(Message(tied.LoadStateDict({{"wte.weight", weight}, {"head.weight", Zeros({5, 3})}})),
+            "parameter 'head.weight' is tied to 'wte.weight', which has other values");
+  EXPECT_FALSE(tied.LoadStateDict({{"wte.weight", weight}, {"head.weight", Zeros({5})}}).ok());
+  EXPECT_FALSE(tied.LoadStateDict({{"head.weight", weight}}).ok());
+}
+
 TEST(ModuleTest, ToCastsAndKeepsTies) {
-  struct Tied : Module {
-    explicit Tied(const Scope& s)
-        : Module(s),
-          wte({.rows = 5, .width = 3}, Child("wte")),
-          head(wte.weight(), Child("head")) {}
-    VocabParallelEmbedding wte;
-    VocabParallelHead head;
-  } tied(Scope::Root({}));
+  Tied tied(Scope::Root({}));
   EXPECT_EQ(tied.ParameterCount(), 15);
   EXPECT_EQ(tied.StateDict().size(), 1u);
   tied.To(DType::kBFloat16);
@@ -243,23 +260,6 @@ std::string ErrorOf(const std::function<void()>& body) {
   return "no error";
 }
 
-// Makes what its configuration says under names that the test chooses.
-struct Named : Module {
-  Named(const Scope& scope, const std::vector<std::string>& parameters,
-        const std::vector<std::string>& children)
-      : Module(scope) {
-    for (const std::string& name : parameters) {
-      AddParameter(name, Placement::Whole({2}), Init::Zeros());
-    }
-    for (const std::string& name : children) {
-      made.push_back(std::make_unique<Named>(Child(name), std::vector<std::string>{"weight"},
-                                             std::vector<std::string>{}));
-    }
-  }
-  std::vector<std::unique_ptr<Named>> made;
-};
-
-TEST(ModuleTest, RefusesTwoOfOneName) {
 TEST(ModuleTest, TheRowOfPaddingBeginsAsZeros) {
   const auto table = [](auto layer) {
     return layer.StateDict().at("weight").template ToVector<float>();
@@ -280,6 +280,23 @@ TEST(ModuleTest, TheRowOfPaddingBeginsAsZeros) {
   }
 }
 
+// Makes what its configuration says under names that the test chooses.
+struct Named : Module {
+  Named(const Scope& scope, const std::vector<std::string>& parameters,
+        const std::vector<std::string>& children)
+      : Module(scope) {
+    for (const std::string& name : parameters) {
+      AddParameter(name, Placement::Whole({2}), Init::Zeros());
+    }
+    for (const std::string& name : children) {
+      made.push_back(std::make_unique<Named>(Child(name), std::vector<std::string>{"weight"},
+                                             std::vector<std::string>{}));
+    }
+  }
+  std::vector<std::unique_ptr<Named>> made;
+};
+
+TEST(ModuleTest, RefusesTwoOfOneName) {
   const auto make = [](const std::vector<std::string>& parameters,
                        const std::vector<std::string>& children, const std::string& path = "h.0") {
     return ErrorOf([&] {

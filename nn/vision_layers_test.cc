@@ -78,6 +78,16 @@ TEST(VisionLayersTest, StatisticsLieInTheStateAndDoNotTrain) {
   EXPECT_EQ(norm.ParameterCount(/*trainable_only=*/true), 6);
 }
 
+// PyTorch's states count batches, too.
+TEST(VisionLayersTest, LoadsAStateWithACountOfBatches) {
+  BatchNorm norm({.channels = 3}, Scope::Root({}));
+  auto state = norm.StateDict();
+  state["num_batches_tracked"] = Full({}, 5, DType::kInt64);
+  EXPECT_TRUE(norm.LoadStateDict(state).ok());
+  state["other.num_batches_tracked"] = Full({}, 5, DType::kInt64);
+  EXPECT_FALSE(norm.LoadStateDict(state).ok());
+}
+
 TEST(VisionLayersTest, RefusesWhatDoesNotFit) {
   EXPECT_THROW(Conv2d({.in_channels = 3, .out_channels = 4, .groups = 2}, Scope::Root({})), Error);
   EXPECT_THROW(Conv2d({.in_channels = 3}, Scope::Root({})), Error);
