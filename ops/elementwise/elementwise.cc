@@ -2,6 +2,7 @@
 #include "ops/elementwise/elementwise.h"
 
 #include <cmath>
+#include <limits>
 
 #include "autograd/autograd.h"
 #include "ops/cast/promotion.h"
@@ -152,11 +153,45 @@ Tensor ExtremumShare(const Tensor& g, const Tensor& a, const Tensor& b, Comparis
 // A number beside x, of no dims, so that x keeps its own.
 Tensor NumberLike(const Tensor& x, double value) { return Full({}, value, x.dtype(), x.device()); }
 
-// The same where the dtype can hold it: a fraction beside whole numbers is refused.
+// The same where the dtype can hold it: a fraction beside whole numbers is refused. Beside a mask
+// it is int64.
 Tensor NumberBeside(const Tensor& x, double value, const char* operation) {
   TESSERA_CHECK(IsFloating(x.dtype()) || value == std::floor(value), operation, value, " beside ",
                 x, " is no whole number; Cast the tensor to a floating dtype first");
-  return NumberLike(x, value);
+  const DType dtype = x.dtype() == DType::kBool ? DType::kInt64 : x.dtype();
+  return Full({}, value, dtype, x.device());
+}
+
+// What x and a number are compared in: x's dtype where that can hold the number, else a wider one.
+DType ComparedIn(DType dtype, double value) {
+  constexpr double kLargestBFloat16 = 0x1.fep127;
+  const auto among = [&](double low, double high, DType wider) {
+    return value >= low && value <= high && value == std::floor(value) ? dtype : wider;
+  };
+  const auto up_to = [&](double largest) {
+    return std::isfinite(value) && std::abs(value) > largest ? DType::kFloat64 : dtype;
+  };
+  const bool whole = value == std::floor(value) && value >= -0x1p63 && value < 0x1p63;
+  const DType wider = whole ? DType::kInt64 : DType::kFloat64;
+  switch (dtype) {
+    case DType::kBool:
+      return among(0, 1, wider);
+    case DType::kUInt8:
+      return among(0, 255, wider);
+    case DType::kInt32:
+      return among(-0x1p31, 0x1p31 - 1, wider);
+    case DType::kInt64:
+      return wider;
+    case DType::kFloat16:
+      return up_to(65504);
+    case DType::kBFloat16:
+      return up_to(kLargestBFloat16);
+    case DType::kFloat32:
+      return up_to(std::numeric_limits<float>::max());
+    case DType::kFloat64:
+      break;
+  }
+  return dtype;
 }
 
 // Of a mask it gives int64.
@@ -430,11 +465,8 @@ Tensor Compare(const Tensor& given_a, const Tensor& given_b, Comparison comparis
 }
 
 Tensor Compare(const Tensor& a, double b, Comparison comparison) {
-  // Beside whole numbers a fraction stays one.
-  if (!IsFloating(a.dtype()) && b != std::floor(b)) {
-    return Compare(As(a, DType::kFloat64), b, comparison);
-  }
-  return Compare(a, NumberLike(a, b), comparison);
+  const Tensor x = As(a, ComparedIn(a.dtype(), b));
+  return Compare(x, NumberLike(x, b), comparison);
 }
 
 }  // namespace tessera

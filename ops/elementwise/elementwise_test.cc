@@ -348,6 +348,10 @@ TEST(ElementwiseTest, FractionsBesideWholeNumbersAreRefused) {
   EXPECT_THROW(Where(mask, 0.5, whole), Error);
   EXPECT_THROW(MaskedFill(whole, mask, -0.5), Error);
   EXPECT_EQ(Where(mask, whole, 3).ToVector<int64_t>(), (std::vector<int64_t>{7, 3}));
+  // Beside a mask a whole number is int64.
+  const Tensor beside = Where(mask, CastCopy(mask, DType::kBool), 2.0);
+  EXPECT_EQ(beside.dtype(), DType::kInt64);
+  EXPECT_EQ(beside.ToVector<int64_t>(), (std::vector<int64_t>{1, 2}));
 }
 
 TEST(ElementwiseTest, ComparisonsAndNan) {
@@ -398,6 +402,38 @@ TEST(ElementwiseTest, ExtremaKeepNan) {
   const Tensor x = RequireGrad(Tensor::FromVector<float>({static_cast<float>(nan), -1, 1}, {3}));
   Backward(Sum(Relu(x)));
   EXPECT_EQ(Grad(x).ToVector<double>(), (std::vector<double>{1, 0, 1}));
+}
+
+// A number that the dtype cannot hold is smaller or larger than all it holds.
+TEST(ElementwiseTest, ComparesWithNumbersOutsideOfTheDtype) {
+  for (const Device& device : TestDevices()) {
+    const auto compare = [&](DType dtype, double number) {
+      const Tensor x = CopyTo(CastCopy(Tensor::FromVector<int64_t>({0, 1}, {2}), dtype), device);
+      std::vector<int> all;
+      for (const Comparison comparison :
+           {Comparison::kLess, Comparison::kEqual, Comparison::kGreaterEqual}) {
+        for (const int holds : Compare(x, number, comparison).ToVector<int>()) all.push_back(holds);
+      }
+      return all;
+    };
+    const std::vector<int> above = {1, 1, 0, 0, 0, 0};
+    const std::vector<int> below = {0, 0, 0, 0, 1, 1};
+    for (const DType dtype : {DType::kUInt8, DType::kBool, DType::kInt32, DType::kInt64}) {
+      EXPECT_EQ(compare(dtype, 300), above) << DTypeName(dtype);
+      EXPECT_EQ(compare(dtype, 2), above) << DTypeName(dtype);
+      EXPECT_EQ(compare(dtype, -1), below) << DTypeName(dtype);
+      EXPECT_EQ(compare(dtype, 0.5), (std::vector<int>{1, 0, 0, 0, 0, 1})) << DTypeName(dtype);
+      for (const double large : {1e10, 1e30, HUGE_VAL}) {
+        EXPECT_EQ(compare(dtype, large), above) << DTypeName(dtype) << " " << large;
+        EXPECT_EQ(compare(dtype, -large), below) << DTypeName(dtype) << " " << large;
+      }
+      EXPECT_EQ(compare(dtype, std::nan("")), std::vector<int>(6, 0));
+    }
+    for (const DType dtype : {DType::kFloat16, DType::kBFloat16, DType::kFloat32}) {
+      EXPECT_EQ(compare(dtype, 1e300), above) << DTypeName(dtype);
+      EXPECT_EQ(compare(dtype, -1e300), below) << DTypeName(dtype);
+    }
+  }
 }
 
 TEST(ElementwiseTest, MixedDtypesAndIntegers) {
