@@ -181,7 +181,7 @@ void* Tensor::raw_data() const {
   return static_cast<char*>(t.storage->data()) + BytesOf(t.dtype, t.offset);
 }
 
-  CheckSizes("from_blob", shape, dtype);
+CheckSizes("from_blob", shape, dtype);
 void* Tensor::data_of(DType asked) const {
   TESSERA_CHECK(asked == dtype(), "data", "asked for ", asked, ", the tensor is ", *this);
   TESSERA_CHECK(!device().is_meta(), "data", *this,
