@@ -154,6 +154,7 @@ Tensor::Tensor(std::shared_ptr<Storage> storage, const Shape& shape, const Shape
 
 Tensor Tensor::FromBlob(void* data, const Shape& shape, DType dtype, Device device,
                         std::shared_ptr<void> owner) {
+  CheckSizes("from_blob", shape, dtype);
   TESSERA_CHECK(data != nullptr || shape.numel() == 0, "from_blob", "no memory for shape ", shape);
   const auto bytes = static_cast<size_t>(BytesOf(dtype, shape.numel()));
   return Tensor(std::make_shared<Storage>(data, bytes, device, std::move(owner)), shape,
@@ -181,7 +182,6 @@ void* Tensor::raw_data() const {
   return static_cast<char*>(t.storage->data()) + BytesOf(t.dtype, t.offset);
 }
 
-CheckSizes("from_blob", shape, dtype);
 void* Tensor::data_of(DType asked) const {
   TESSERA_CHECK(asked == dtype(), "data", "asked for ", asked, ", the tensor is ", *this);
   TESSERA_CHECK(!device().is_meta(), "data", *this,
