@@ -381,7 +381,7 @@ TEST(ModuleTest, ActivationsMadeOfOthers) {
        {-0.000335123197, -0.127710793, 0.304645905, 0.5, 0.867369904, 1.08609926, 1}}};
   for (const auto& c : cases) {
     Tensor x = Tensor::FromVector(at, {std::ssize(at)});
-    x.set_requires_grad(true);
+    RequireGrad(x);
     const Tensor y = (*FindActivation(c.name))(x);
     Backward(Sum(y));
     for (size_t i = 0; i < at.size(); ++i) {
