@@ -339,7 +339,7 @@ TEST_F(HubTest, AHeadlessEncoderWhoseFilesHaveNoPoolerIsOneWithout) {
 }
 
 TEST_F(HubTest, FilesWithoutAHeadOfNoNamedClassAreTheEncoder) {
-  const json text = {{"vocab_size", 23},        {"hidden_size", 10},
+  const json text = {{"vocab_size", 23},        {"hidden_size", 12},
                      {"num_hidden_layers", 1},  {"num_attention_heads", 2},
                      {"intermediate_size", 14}, {"max_position_embeddings", 12},
                      {"pad_token_id", 0}};
