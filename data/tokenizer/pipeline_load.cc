@@ -133,8 +133,7 @@ bool IsBertClass(const json& name) {
                      [&](const char* known) { return name == known; });
 }
 
-// A class of which transformers 4 makes the rows of a tokenizer.json anew, by the switches beside
-// it.
+// A class whose template transformers 4 replaces: add_bos_token and add_eos_token say what it has.
 struct RowEndsClass {
   const char* name;
   const char* bos;  // where no file names them
