@@ -144,6 +144,33 @@ TEST(AutogradTest, RefusesATensorChangedInPlaceButNotAGatheredOne) {
   EXPECT_EQ(GradOf(w), std::vector<float>{4});
 }
 
+TEST(AutogradTest, WritingToOrFromAResultOfTheTapeIsRefused) {
+  const Tensor w = Leaf({1, 2});
+  const Tensor y = Product(w, w);
+  const Tensor plain = Full({2}, 3.0);
+  EXPECT_THROW(Fill(y, 0), Error);
+  EXPECT_THROW(CopyInto(y, plain), Error);
+  EXPECT_THROW(AddInto(y, plain), Error);
+  EXPECT_THROW(CopyInto(plain, y), Error);
+  EXPECT_THROW(AddInto(plain, y), Error);
+  EXPECT_EQ(y.ToVector<float>(), (std::vector<float>{1, 4}));
+  EXPECT_EQ(plain.ToVector<float>(), (std::vector<float>{3, 3}));
+  // Leaves, constants, copies, and whatever is written where nothing records.
+  EXPECT_NO_THROW(CopyInto(plain, w));
+  EXPECT_NO_THROW(AddInto(plain, y.Detach()));
+  EXPECT_EQ(plain.ToVector<float>(), (std::vector<float>{2, 6}));
+  EXPECT_NO_THROW(CastCopy(y, DType::kFloat64));
+  EXPECT_NO_THROW(CopyTo(y, Device::Cpu()));
+  EXPECT_EQ(y.AsStrided({2}, {0}, 1).ContiguousCopy().ToVector<float>(),
+            (std::vector<float>{4, 4}));
+  {
+    const NoGrad no_grad;
+    EXPECT_NO_THROW(CopyInto(plain, y));
+    EXPECT_NO_THROW(Fill(y, 2));
+  }
+  EXPECT_NO_THROW(AddInto(w, plain));
+}
+
 // Communication that follows a node with weight gradients begins before those are computed.
 TEST(AutogradTest, CommunicationStartsBeforeWeightGradients) {
   std::vector<std::string> events;

@@ -4,11 +4,20 @@
 
 #include "autograd/engine.h"
 #include "autograd/tape_watcher.h"
+#include "core/raw_kernels.h"
 
 namespace tessera {
 namespace {
 
 std::atomic<uint64_t> next_sequence{1};
+
+// For core/tensor.h, whose functions write.
+[[maybe_unused]] const bool told_core = [] {
+  is_result_of_tape = [](const AutogradRecord& record) {
+    return static_cast<const GradRecord&>(record).node != nullptr;
+  };
+  return true;
+}();
 
 GradRecord& LeafRecord(const Tensor& t, const char* operation) {
   GradRecord* record = RecordOf(t);

@@ -48,7 +48,7 @@ class SingleProcess final : public Communicator {
   static CommHandlePtr Copy(const Tensor& out, const Tensor& in) {
     if (out.numel() > 0 && !out.device().is_meta() && out.raw_data() != in.raw_data()) {
       CopyInto(out, in.shape() == out.shape()
-                        ? in
+                        ? in.Detach()
                         : in.AsStrided(out.shape(), ContiguousStrides(out.shape()), in.offset()));
     }
     return CompletedHandle();

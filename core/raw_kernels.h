@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernels that tensors and the tape themselves need; every other one is an operation's.
+// What tensors themselves need of others: the kernels of core/tensor.h, every other one being an
+// operation's, and a question to the tape.
 #ifndef TESSERA_CORE_RAW_KERNELS_H_
 #define TESSERA_CORE_RAW_KERNELS_H_
 
@@ -9,6 +10,11 @@
 #include "core/shape.h"
 
 namespace tessera {
+
+class AutogradRecord;
+
+// Whether a record is that of a result, not of a leaf. Set by autograd/; nullptr: there is no tape.
+inline bool (*is_result_of_tape)(const AutogradRecord& record) = nullptr;
 
 struct RawView {
   void* data;

@@ -66,6 +66,22 @@ void CheckSizes(const char* operation, const Shape& shape, DType dtype) {
   }
 }
 
+// Whether gradients flow from it to what it was made of.
+bool IsResult(const Tensor& t) {
+  return t.record() != nullptr && is_result_of_tape != nullptr && is_result_of_tape(*t.record());
+}
+
+// Writing is no operation: gradients would be those of the numbers from before.
+void CheckOffTape(const char* operation, const Tensor& dst, const Tensor* src) {
+  if (!ExecutionContext::Current().records) return;
+  TESSERA_CHECK(!IsResult(dst), operation, dst,
+                " needs a gradient, which would not know of what is written; make a new tensor "
+                "(x + y, Where, Cat), or write within NoGrad or to its Detach()");
+  TESSERA_CHECK(src == nullptr || !IsResult(*src), operation, *src,
+                " needs a gradient, which would be lost where it is written to; use x + y, Where "
+                "or Cat, or write its Detach()");
+}
+
 // The bytes from the first to the last element of a view.
 std::pair<const std::byte*, const std::byte*> SpanOf(const Tensor& t) {
   int64_t first = 0;
@@ -224,7 +240,7 @@ Tensor Tensor::Detach() const {
 
 Tensor Tensor::ContiguousCopy() const {
   Tensor copy = is_contiguous() ? Detach() : EmptyLike(*this);
-  if (!is_contiguous()) CopyInto(copy, *this);
+  if (!is_contiguous()) CopyInto(copy, Detach());
   copy.SeverFrom(*this, "ContiguousCopy");
   return copy;
 }
@@ -273,13 +289,17 @@ Tensor EmptyLike(const Tensor& like) { return Empty(like.shape(), like.dtype(), 
 Tensor ZerosLike(const Tensor& like) { return Zeros(like.shape(), like.dtype(), like.device()); }
 
 void Fill(const Tensor& dst, double value) {
+  CheckOffTape("fill", dst, nullptr);
   TESSERA_CHECK(Holds(dst.dtype(), value), "fill", dst.dtype(), " cannot hold ", value);
   dst.storage()->BumpVersion();
   if (dst.numel() == 0 || dst.device().is_meta()) return;
   fill_kernel.Launch(dst.device(), {ViewOf(dst), value});
 }
 
-void CopyInto(const Tensor& dst, const Tensor& given) {
+namespace {
+
+// CopyInto of any source: what copies of tensors are made by.
+void CopyElements(const Tensor& dst, const Tensor& given) {
   TESSERA_CHECK(dst.shape() == given.shape(), "copy", "shapes differ: ", dst, " = ", given);
   CheckDistinct("copy", dst);
   const Tensor src = Apart(dst, given);
@@ -293,7 +313,15 @@ void CopyInto(const Tensor& dst, const Tensor& given) {
   copy_kernel.Launch(side, {ViewOf(dst), ViewOf(src)});
 }
 
+}  // namespace
+
+void CopyInto(const Tensor& dst, const Tensor& src) {
+  CheckOffTape("copy", dst, &src);
+  CopyElements(dst, src);
+}
+
 void AddInto(const Tensor& dst, const Tensor& given) {
+  CheckOffTape("add_into", dst, &given);
   TESSERA_CHECK(dst.shape() == given.shape() && dst.device() == given.device(), "add_into",
                 "shapes or devices differ: ", dst, " += ", given);
   CheckDistinct("add_into", dst);
@@ -305,7 +333,7 @@ void AddInto(const Tensor& dst, const Tensor& given) {
 
 Tensor CastCopy(const Tensor& src, DType dtype) {
   Tensor dst = Empty(src.shape(), dtype, src.device());
-  CopyInto(dst, src);
+  CopyElements(dst, src);
   dst.SeverFrom(src, "CastCopy");
   return dst;
 }
@@ -315,7 +343,7 @@ Tensor CopyTo(const Tensor& src, Device device) {
   // Before the memory for it is asked for: what lies on meta may be larger than any machine.
   TESSERA_CHECK(device.is_meta() || !src.device().is_meta(), "copy", src, " has no data to copy");
   Tensor dst = Empty(src.shape(), src.dtype(), device);
-  CopyInto(dst, src);
+  CopyElements(dst, src);
   dst.SeverFrom(src, "CopyTo");
   return dst;
 }

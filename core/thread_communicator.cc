@@ -71,7 +71,7 @@ Tensor Uncounted(const Shape& shape, DType dtype, const Device& device) {
 
 Tensor UncountedCopy(const Tensor& t, DType dtype) {
   Tensor copy = Uncounted(t.shape(), dtype, t.device());
-  CopyInto(copy, t);
+  CopyInto(copy, t.Detach());
   return copy;
 }
 

@@ -16,7 +16,7 @@ bool Alone(const Group& group) { return group == nullptr || group->size() == 1; 
 
 Tensor Owned(const Tensor& x) {
   Tensor copy = EmptyLike(x);
-  CopyInto(copy, x);
+  CopyInto(copy, x.Detach());
   return copy;
 }
 
@@ -50,7 +50,7 @@ Tensor Gathered(const Tensor& x, int dim, int64_t size, const Group& group) {
                 group->rank(), " of ", size, " along dim ", dim);
   const Shape padded = PaddedShare(x, dim, size, group);
   const Tensor in = Zeros(padded, x.dtype(), x.device());
-  CopyInto(Slice(in, dim, 0, mine.count), x);
+  CopyInto(Slice(in, dim, 0, mine.count), x.Detach());
   Shape all = padded;
   all.insert(0, group->size());
   const Tensor chunks = Empty(all, x.dtype(), x.device());
@@ -81,7 +81,8 @@ Scattering StartReduceScatter(const Tensor& x, int dim, const Group& group) {
   const Tensor chunks = Zeros(all, x.dtype(), x.device());
   for (int r = 0; r < group->size(); ++r) {
     const Share share = EvenShare(size, group->size(), r);
-    CopyInto(Slice(Chunk(chunks, r), dim, 0, share.count), Slice(x, dim, share.begin, share.count));
+    CopyInto(Slice(Chunk(chunks, r), dim, 0, share.count),
+             Slice(x.Detach(), dim, share.begin, share.count));
   }
   Scattering scattering{Empty(padded, x.dtype(), x.device()), chunks, nullptr};
   scattering.handle = group->ReduceScatter(scattering.out, chunks, ReduceOp::kSum);

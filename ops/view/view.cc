@@ -220,7 +220,7 @@ Tensor Cat(const std::vector<Tensor>& given, int dim) {
   Tensor y = Empty(shape, tensors[0].dtype(), tensors[0].device());
   int64_t begin = 0;
   for (const Tensor& t : tensors) {
-    CopyInto(Slice(y, dim, begin, t.size(dim)), t);
+    CopyInto(Slice(y, dim, begin, t.size(dim)), t.Detach());
     begin += t.size(dim);
   }
   if (AnyRequiresGrad(tensors)) {
@@ -309,7 +309,7 @@ Tensor Pad(const Tensor& x, int dim, int64_t before, int64_t after, double value
   Shape shape = x.shape();
   shape[dim] += before + after;
   Tensor y = Full(shape, value, x.dtype(), x.device());
-  CopyInto(Slice(y, dim, before, x.size(dim)), x);
+  CopyInto(Slice(y, dim, before, x.size(dim)), x.Detach());
   if (AnyRequiresGrad({x})) {
     Record("pad", {x}, {y}, [dim, before, length = x.size(dim)](GradContext& ctx) {
       ctx.set(0, Slice(ctx.grad(), dim, before, length));
