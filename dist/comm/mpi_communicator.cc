@@ -62,7 +62,7 @@ class MpiHandle final : public CommHandle {
     if (operation_ == nullptr) return;
     runtime_->Wait(*operation_);
     operation_ = nullptr;
-    if (result_.defined() && staged_.defined()) CopyInto(result_, staged_);
+    if (result_.defined() && staged_.defined()) CopyInto(result_.Detach(), staged_);
     result_ = Tensor();
     staged_ = Tensor();
   }

@@ -180,7 +180,7 @@ class NcclHandle final : public CommHandle {
     cuda::Activate(group_->options().device);
     Cuda(cudaStreamWaitEvent(cuda::CurrentStream(), done_->get(), 0), "wait");
     done_ = nullptr;
-    if (wide_.defined()) CopyInto(result_, wide_);
+    if (wide_.defined()) CopyInto(result_.Detach(), wide_);
     operands_.clear();
   }
 

@@ -206,7 +206,7 @@ CommHandlePtr SocketCommunicator::Issue(const Call& call, const Tensor& result,
   });
   std::function<void()> finish;
   if (result.defined() && !result.is_same(staged)) {
-    finish = [result, staged] { CopyInto(result, staged); };
+    finish = [result, staged] { CopyInto(result.Detach(), staged); };
   }
   return std::make_unique<SocketHandle>(mesh_, std::move(operation), std::move(finish));
 }
@@ -405,7 +405,7 @@ CommHandlePtr SocketCommunicator::Receive(const Tensor& t, int source, int tag) 
         Expect(*mesh, *group, call, key, source, place, static_cast<int64_t>(t.nbytes()));
     const Tensor host = t.device().is_cpu() ? t : Empty(t.shape(), t.dtype());
     std::memcpy(Bytes(host), frame.data.get(), static_cast<size_t>(frame.bytes));
-    if (!host.is_same(t)) CopyInto(t, host);
+    if (!host.is_same(t)) CopyInto(t.Detach(), host);
     mesh->Finish(*operation);
   });
 }
