@@ -58,6 +58,8 @@ MODELS = {
     "longrope": scaled("longrope", factor=2.0, **FACTORS),
     "mistral": llama("mistral", sliding_window=5, head_dim=6),
     "mistral_full": llama("mistral", sliding_window=None),
+    "ministral": llama("ministral", sliding_window=5, head_dim=6,
+                       layer_types=["full_attention", "sliding_attention", "full_attention"]),
     "qwen2": llama("qwen2", tie_word_embeddings=True),
     "qwen2_windows": llama("qwen2", use_sliding_window=True, sliding_window=4, max_window_layers=1),
     "qwen3": llama("qwen3", head_dim=8),
@@ -367,6 +369,9 @@ def main():
     report = Report()
     for seed, (name, (kind, keys)) in enumerate(MODELS.items()):
         if args.only not in name:
+            continue
+        if kind not in CONFIG_MAPPING:
+            print(f"{name}: this transformers has no {kind}")
             continue
         config = CONFIG_MAPPING[kind](**keys)
         config._attn_implementation = "eager"
