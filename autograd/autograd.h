@@ -46,7 +46,8 @@ namespace tessera {
 // --- Leaves ------------------------------------------------------------------------------------
 
 // Makes `t` a leaf whose gradient is collected in `grad_dtype` (default: float32 for half
-// precision, else t's dtype). Returns t. Throws for integer dtypes or a result of the tape.
+// precision, else t's dtype). Returns t. Throws Error for integer dtypes, a result of the tape, and
+// bytes that are only read (a mapped file, a const pointer).
 Tensor RequireGrad(const Tensor& t);
 Tensor RequireGrad(const Tensor& t, DType grad_dtype);
 // Takes a leaf off the tape again; its gradient is dropped.
@@ -213,8 +214,9 @@ class HookHandle {
 
 // Called in each backward pass with the gradient of `t` once it is whole, before it flows on, or,
 // of a leaf, before it is added to what the leaf has from earlier passes; what it returns (if
-// defined) takes its place. Of a leaf that is the sum over all its uses, queued weight gradients
-// included, in the leaf's gradient dtype. Not called where no gradient comes.
+// defined) takes its place: it must have the gradient's shape and device, else Backward throws
+// Error, and is cast to the gradient's dtype. Of a leaf that is the sum over all its uses, queued
+// weight gradients included, in the leaf's gradient dtype. Not called where no gradient comes.
 using TensorHook = std::function<Tensor(const Tensor& grad)>;
 HookHandle AddGradHook(const Tensor& t, TensorHook hook);
 

@@ -10,6 +10,13 @@ Tensor Identity(const Tensor& x) { return x; }
 Tensor Relu2(const Tensor& x) { return Square(Relu(x)); }
 Tensor Relu6(const Tensor& x) { return Clamp(Relu(x), 0, 6); }
 Tensor QuickGelu(const Tensor& x) { return Mul(x, Sigmoid(Mul(x, 1.702))); }
+Tensor Gelu10(const Tensor& x) { return Clamp(Gelu(x), -10, 10); }
+// At 0 the slope is that of negative numbers, as PyTorch's.
+Tensor LeakyRelu(const Tensor& x) {
+  return Where(Compare(x, 0.0, Comparison::kGreater), x, Mul(x, 0.01));
+}
+// transformers rounds the mean and the deviation, the roots of 1/2 and of 1/(4 pi).
+Tensor Laplace(const Tensor& x) { return NormalCdf(Div(Sub(x, 0.707107), 0.282095)); }
 Tensor Mish(const Tensor& x) { return Mul(x, Tanh(Softplus(x))); }
 
 constexpr struct {
@@ -33,6 +40,9 @@ constexpr struct {
     {"gelu_python", Gelu},
     {"gelu_python_tanh", GeluTanh},
     {"gelu_accurate", GeluTanh},
+    {"gelu_10", Gelu10},
+    {"leaky_relu", LeakyRelu},
+    {"laplace", Laplace},
 };
 
 }  // namespace

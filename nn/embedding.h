@@ -24,7 +24,7 @@ struct EmbeddingConfig {
   int64_t rows = 0;
   int64_t width = 0;
   Init init = Init::Normal(0.02);
-  int64_t padding_idx = -1;  // this row gets no gradient from look-ups; -1: every row does
+  int64_t padding_idx = -1;  // this row begins as 0 and gets no gradient from look-ups; -1: none
   // Rows that are looked up are multiplied by it, rounded to their dtype (Gemma: the root of the
   // width). Of VocabParallelEmbedding.
   double scale = 1.0;

@@ -5,8 +5,10 @@
 //   for (const AnswerPart& part : reader.Push("<tool_call>{\"name\": \"weather\", ...")) ...
 //   for (const AnswerPart& part : reader.Finish()) ...
 //
-// A call is told once it is complete, with its arguments as the model spelled them. What looks like
-// a call and is none (no JSON, no tool of that name, or arguments that are no object) stays words.
+// A call is returned once it is complete, with its arguments as the model spelled them. An end mark
+// within a string of the arguments belongs to the string. What looks like a call and is none stays
+// words: text that is no JSON, no tool of that name, or arguments that are neither absent, null, an
+// object, nor a string that spells an object.
 #ifndef TESSERA_DATA_CHAT_ANSWER_READER_H_
 #define TESSERA_DATA_CHAT_ANSWER_READER_H_
 
@@ -45,7 +47,9 @@ std::vector<std::string> MarksOf(const CallForm* calls, bool reasons);
 struct AnswerPart {
   enum class Kind { kContent, kReasoning, kCall };
   Kind kind;
-  std::string text;       // of a call its arguments, as JSON of an object
+  // Of a call its arguments: an object as JSON without blanks, a string as it is; {}: there are
+  // none.
+  std::string text;
   std::string name = {};  // of a call
 };
 
@@ -66,6 +70,8 @@ class AnswerReader {
   // The parts that are certain with more of the answer. Special tokens that are marks are given as
   // their text.
   std::vector<AnswerPart> Push(std::string_view text);
+  // The rest, at the answer's end: a call whose end mark did not come counts where it is complete,
+  // and reasoning without its end stays reasoning.
   std::vector<AnswerPart> Finish();
 
   int64_t calls() const { return calls_; }

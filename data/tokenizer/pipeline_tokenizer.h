@@ -128,7 +128,9 @@ class PipelineTokenizer : public Tokenizer {
   std::vector<std::string> token_bytes_;        // by id
   std::vector<std::string> first_token_bytes_;  // by id; empty: as token_bytes_
   mutable WordCachePool caches_;
-  std::string row_ends_;  // what is not the templates': empty, or told by fingerprints
+  // The ends of rows that tokenizer_config.json asks for, as a part of fingerprints; empty: rows
+  // are as the templates say.
+  std::string row_ends_;
   // To be saved again: the file, and of classes what it says, with the merges apart.
   std::string json_text_;
   nlohmann::json json_;

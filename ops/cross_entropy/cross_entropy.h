@@ -14,8 +14,11 @@
 //
 // Vocabulary-parallel (Shoeybi et al. 2019): each rank of `group` holds columns [vocab_begin,
 // vocab_begin + local size) of the logits; targets are global ids; the losses come out on every
-// rank. Columns from `local_vocab` on are padding. Throws Error for wrong shapes, and for a target
-// outside of the vocabulary, naming it.
+// rank. Columns from `local_vocab` on are padding.
+//
+// Where every target is ignored, the mean is NaN and its gradient 0, as PyTorch's. Throws Error for
+// wrong shapes, a label_smoothing outside of [0, 1], and (on the CPU) a target outside of the
+// vocabulary, naming it.
 #ifndef TESSERA_OPS_CROSS_ENTROPY_CROSS_ENTROPY_H_
 #define TESSERA_OPS_CROSS_ENTROPY_CROSS_ENTROPY_H_
 
@@ -35,8 +38,8 @@ struct CrossEntropyOptions {
   // kMean divides by the number of rows that count (by the sum of their weights, with weights).
   LossReduction reduction = LossReduction::kMean;
   int64_t ignore_index = -100;
-  double label_smoothing = 0.0;
-  Tensor class_weights = {};  // [V] float32; not with a sharded vocabulary
+  double label_smoothing = 0.0;  // s, in [0, 1]
+  Tensor class_weights = {};     // [V] float32; not with a sharded vocabulary
   bool overwrite_logits = false;
 
   std::shared_ptr<Communicator> group = nullptr;  // nullptr: the vocabulary is whole

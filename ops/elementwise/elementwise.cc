@@ -360,6 +360,14 @@ Tensor Log1p(const Tensor& x) {
   });
 }
 
+Tensor NormalCdf(const Tensor& x) {
+  return Unary(UnaryOp::kNormalCdf, "normal_cdf", x,
+               [](const Tensor& g, const Tensor& at, double, double) {
+                 const Tensor density = Mul(Exp(Mul(Square(at), -0.5)), 0.39894228040143267794);
+                 return Mul(g, density);
+               });
+}
+
 Tensor Exp(const Tensor& x) { return Unary(UnaryOp::kExp, "exp", x, BinaryOp::kMul, true); }
 Tensor Log(const Tensor& x) { return Unary(UnaryOp::kLog, "log", x, BinaryOp::kLogGrad, false); }
 Tensor Sqrt(const Tensor& x) { return Unary(UnaryOp::kSqrt, "sqrt", x, BinaryOp::kSqrtGrad, true); }

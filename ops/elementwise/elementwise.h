@@ -96,12 +96,16 @@ Tensor Softplus(const Tensor& x);
 Tensor Relu(const Tensor& x);
 // x * sigmoid(x).
 Tensor Silu(const Tensor& x);
+// Phi(x), the normal distribution function: (1 + erf(x / sqrt(2))) / 2.
+Tensor NormalCdf(const Tensor& x);
 // x * Phi(x), Phi the normal distribution function (Hendrycks and Gimpel 2016).
 Tensor Gelu(const Tensor& x);
 // The approximation 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))): GPT-2's `gelu_new`.
 Tensor GeluTanh(const Tensor& x);
 
-// condition ? a : b, all broadcast; condition is bool or uint8. A number has the other's dtype.
+// condition ? a : b, all broadcast; condition is bool or uint8. A number is treated as in
+// arithmetic: it keeps the tensor's dtype, but gives int64 beside a mask, and a fraction beside
+// whole numbers or a mask throws Error. Of two numbers the result has `dtype`.
 Tensor Where(const Tensor& condition, const Tensor& a, const Tensor& b);
 Tensor Where(const Tensor& condition, const Tensor& a, double b);
 Tensor Where(const Tensor& condition, double a, const Tensor& b);
@@ -111,7 +115,8 @@ inline Tensor MaskedFill(const Tensor& x, const Tensor& mask, double value) {
   return Where(mask, value, x);
 }
 
-// Comparisons give bool tensors, without gradients; any dtypes.
+// Comparisons give bool tensors, without gradients; any dtypes. A number that the tensor's dtype
+// cannot hold (-1 beside uint8, 0.5 beside int64) is compared in a wider one.
 enum class Comparison { kEqual, kNotEqual, kLess, kLessEqual, kGreater, kGreaterEqual };
 Tensor Compare(const Tensor& a, const Tensor& b, Comparison comparison);
 Tensor Compare(const Tensor& a, double b, Comparison comparison);

@@ -14,7 +14,8 @@ namespace tessera {
 
 namespace formula {
 
-// What is left of a / b rounded towards zero: exact.
+// The exact remainder of a division whose quotient is rounded towards zero, with the sign of a; 0
+// divides into NaN.
 TESSERA_FORMULA float Fmod(float a, float b) { return fmodf(a, b); }
 TESSERA_FORMULA double Fmod(double a, double b) { return fmod(a, b); }
 
@@ -41,6 +42,7 @@ TESSERA_FORMULA double Fmod(double a, double b) { return fmod(a, b); }
   F(kSoftplus, Softplus(x))            \
   F(kRelu, Relu(x))                    \
   F(kSilu, Silu(x))                    \
+  F(kNormalCdf, NormalCdf(x))          \
   F(kGelu, Gelu(x))                    \
   F(kGeluTanh, GeluTanh(x))
 

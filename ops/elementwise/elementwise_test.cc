@@ -78,6 +78,8 @@ INSTANTIATE_TEST_SUITE_P(
         UnaryCase{"softplus", Softplus, [](double x) { return std::log1p(std::exp(x)); }, false},
         UnaryCase{"relu", Relu, [](double x) { return x > 0 ? x : 0.0; }, false},
         UnaryCase{"silu", Silu, [](double x) { return x * SigmoidOf(x); }, false},
+        UnaryCase{"normal_cdf", NormalCdf,
+                  [](double x) { return 0.5 * std::erfc(-x / std::sqrt(2.0)); }, false},
         UnaryCase{"gelu", Gelu, [](double x) { return x * 0.5 * std::erfc(-x / std::sqrt(2.0)); },
                   false},
         UnaryCase{"gelu_tanh", GeluTanh,

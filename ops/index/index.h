@@ -44,7 +44,9 @@ Tensor OneHot(const Tensor& indices, int64_t classes, DType dtype = DType::kFloa
 struct EmbeddingOptions {
   int64_t vocab_begin = 0;
   int64_t global_vocab = -1;  // -1: the table is whole
-  int64_t padding_idx = -1;   // this id's row gets no gradient; -1: every row does
+  // This id's row gets no gradient; -1: every row does. Any other number that is no row throws
+  // Error.
+  int64_t padding_idx = -1;
 };
 Tensor Embedding(const Tensor& weight, const Tensor& ids, const EmbeddingOptions& options = {});
 

@@ -1,23 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the kernels of rows of integers ask of an instruction set, beside core/cpu/simd.h.
 //
-// For quantized_isa.cc, which is compiled once per instruction set. Everything has internal
-// linkage, so that no copy can be merged with another's.
+// For quantized_panel.h and quantized_products.h, which quantized_isa.cc compiles once per
+// instruction set. Everything has internal linkage, so that no copy can be merged with another's.
 //
-// ZeroOf: what the integers of weights are too large by, which is what makes them unsigned where
-// that is needed. Dot: from + the products of four neighbours, exact. DotOfParts: those of vectors
-// with numbers in two parts, upper ones kQuantUpper times, added up. HalvesAt: the float16 numbers
-// at p + i * stride. Bytes: those of VectorColumns of a row `p` from column `begin` on, as they
-// stand there. Sixteens: 16 bytes at p, p + stride, ... SumQuarters: lane i of s[q] becomes the sum
-// of the four lanes of the q-th quarter (of so many as there are) of what s[i] was.
-//
-// WordsAt: the four bytes at p + i * stride. HalvesOf: the lower 16 bits of lanes as float16. Run:
-// the bytes that have a field of a vector's columns, whose first 16 are at p, for fields of runs of
-// 16 (each 16 bytes serve 32 columns, the next ones are at p + stride), 32 and 64. ShiftEach: each
-// lane of its own, which is the same in the baseline. SingleBits: bits at p, for 32 columns from c
-// on and those at p + stride, as bytes. Iq4: kIq4Numbers of bytes, larger by ZeroOf.
-//
-// kMostRows: rows of x that are multiplied by a panel at a time, as many as registers hold sums of.
+//   kMostRows    the rows of x that a panel is multiplied by at a time: registers hold their sums
+//   ZeroOf       by how much the integers of weights are too large, which makes them unsigned
+//                where Dot needs that
+//   Dot          from + the sums of the products of four neighbours; exact
+//   DotOfParts   the same for numbers in two parts, summed over the vectors: upper parts count
+//                kQuantUpper times
+//   Bytes        the bytes of VectorColumns columns of row `p` from column `begin` on
+//   Sixteens     16 bytes at p, p + stride, ...
+//   WordsAt      the four bytes at p + i * stride
+//   HalvesAt     the float16 numbers at p + i * stride
+//   HalvesOf     the lower 16 bits of lanes as float16
+//   SumQuarters  s[q], lane i: the sum of the four lanes of s[i]'s q-th run of four
+//   Run          the bytes that hold a field of a vector's columns, for fields in runs of 32 and 64
+//                (at p), and of 16 (each 16 bytes serve 32 columns; the next are at p + stride)
+//   ShiftEach    shifts each lane right by a number of its own; by one number in the baseline
+//   SingleBits   one bit per column as a byte: those of 32 columns at p (fewer lanes: from column c
+//                on), of the next 32 at p + stride
+//   Iq4          kIq4Numbers of bytes, larger by ZeroOf
 #ifndef TESSERA_OPS_QUANTIZED_QUANTIZED_LANES_H_
 #define TESSERA_OPS_QUANTIZED_QUANTIZED_LANES_H_
 

@@ -117,6 +117,7 @@ const std::map<std::string, Operation>& Operations() {
       {"cos", One(Cos)},
       {"expm1", One(Expm1)},
       {"log1p", One(Log1p)},
+      {"normal_cdf", One(NormalCdf)},
       {"pow", [](const Tensors& in) { return Tensors{Pow(in[0], in[1])}; }},
       {"pow_two", [](const Tensors& in) { return Tensors{Pow(in[0], 2)}; }},
       {"pow_three", [](const Tensors& in) { return Tensors{Pow(in[0], 3)}; }},

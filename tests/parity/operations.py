@@ -135,6 +135,7 @@ OPERATIONS = {
     "cos": (lambda x: [x.cos()], of(normal) + of(lambda *s: 1e5 * normal(*s))),
     "expm1": (lambda x: [x.expm1()], of(normal) + of(lambda *s: 1e-4 * normal(*s))),
     "log1p": (lambda x: [x.log1p()], of(positive) + of(lambda *s: 1e-4 * normal(*s))),
+    "normal_cdf": (lambda x: [torch.special.ndtr(x)], of(normal)),
     "pow": (lambda a, b: [a.pow(b)], of(positive, normal)),
     "pow_two": (lambda x: [x.pow(2)], of(normal)),
     "pow_three": (lambda x: [x.pow(3)], of(normal)),

@@ -21,6 +21,7 @@
 
 namespace tessera::models {
 
+// Where a GGUF file, and a folder, have their chat template.
 inline constexpr std::string_view kGgufTemplateKey = "tokenizer.chat_template";
 inline constexpr std::string_view kChatTemplateFile = "chat_template.jinja";
 
