@@ -163,8 +163,8 @@ Tensor EmptyLike(const Tensor& like);
 Tensor ZerosLike(const Tensor& like);
 
 // Writing, outside of the tape; each bumps the destination's version. Any strides. While operations
-// record, each throws Error for a result of the tape on either side, whose gradient would be that of
-// the numbers from before: write its Detach(), or within NoGrad. Leaves are written as they are.
+// record, each throws Error for a result of the tape on either side, whose gradient would be that
+// of the numbers from before: write its Detach(), or within NoGrad. Leaves are written as they are.
 // dst = value, its fraction cut off where dst holds whole numbers. Throws Error for a value out of
 // dst's range, and for NaN where dst holds whole numbers. Full and Scalar are filled by it.
 void Fill(const Tensor& dst, double value);
