@@ -59,11 +59,19 @@ StatusOr<RotaryScaling::Kind> KindOf(const Section& section) {
                                      "longrope"));
 }
 
+// YaRN with `factor` null: the ratio of the lengths, in version 5 of transformers; 4 fails there.
+bool ComputesFactor(const Section& section, RotaryScaling::Kind kind) {
+  return kind == RotaryScaling::kYarn && section.keys.contains("factor") &&
+         section.keys["factor"].is_null();
+}
+
 // The values that transformers has where a key is absent are those of RotaryScaling.
 Status ReadScaling(const Section& section, RotaryScaling* scaling) {
   TESSERA_ASSIGN_OR_RETURN(scaling->kind, KindOf(section));
   if (scaling->kind == RotaryScaling::kNone) return OkStatus();
-  if (scaling->kind != RotaryScaling::kLongRope) TESSERA_RETURN_IF_ERROR(section.Needs("factor"));
+  if (scaling->kind != RotaryScaling::kLongRope && !ComputesFactor(section, scaling->kind)) {
+    TESSERA_RETURN_IF_ERROR(section.Needs("factor"));
+  }
   TESSERA_RETURN_IF_ERROR(section.Read("factor", &scaling->factor, {.least = 1, .most = kMost}));
   if (scaling->kind == RotaryScaling::kLlama3) {
     TESSERA_RETURN_IF_ERROR(section.Needs("low_freq_factor"));
@@ -101,23 +109,36 @@ Status ReadScaling(const Section& section, RotaryScaling* scaling) {
   return OkStatus();
 }
 
-// Where both are, transformers 5 takes `rope_scaling`, and 4 knows no other.
+// Where both are, transformers 5 takes `rope_scaling`, and 4 knows no other. The section of a type
+// of layers is 5's, which puts `rope_scaling` over it.
 StatusOr<Section> FindSection(const json& config, const std::string& family,
                               const RotaryDefaults& defaults) {
   Section section = {.name = Has(config, "rope_scaling") ? "rope_scaling" : "rope_parameters",
                      .family = family};
+  const std::string& kind = defaults.layer_type;
+  const bool scaled = defaults.base_key == "rope_theta" || defaults.one_section;
+  const auto newer = config.find("rope_parameters");
+  const bool of_layers =
+      !kind.empty() && newer != config.end() && newer->is_object() && Has(*newer, kind.c_str());
+  const json scaling = of_layers && scaled ? config.value("rope_scaling", json()) : json();
+  if (of_layers) section.name = "rope_parameters";
   if (Has(config, section.name.c_str())) section.keys = config[section.name];
   if (!section.keys.is_object()) {
     return InvalidArgument("config of ", family, ": '", section.name, "' must be an object");
   }
-  const std::string& kind = defaults.layer_type;
   if (!kind.empty() && Has(section.keys, kind.c_str())) {
     section = {.name = section.name + "." + kind, .keys = section.keys[kind], .family = family};
     if (!section.keys.is_object()) {
       return InvalidArgument("config of ", family, ": '", section.name, "' must be an object");
     }
-  } else if (defaults.base_key != "rope_theta" && !defaults.one_section) {
-    section.keys = json::object();  // those of the other layers
+    if (!scaling.is_null() && !scaling.is_object()) {
+      return InvalidArgument("config of ", family, ": 'rope_scaling' must be an object");
+    }
+    if (scaling.is_object()) section.keys.update(scaling);
+  } else if (!kind.empty() && (section.name == "rope_parameters" || !scaled)) {
+    // Those of the other layers, or of none: within `rope_parameters` transformers looks at no key
+    // beside the sections of layers.
+    section.keys = json::object();
   }
   for (const auto& [key, value] : section.keys.items()) {
     if (value.is_object()) return section.Problem(key.c_str(), "is of some layers; not supported");
@@ -147,7 +168,9 @@ StatusOr<int64_t> OriginalPositions(const json& config, const Section& section,
                                     RotaryScaling::Kind kind) {
   const bool long_rope = kind == RotaryScaling::kLongRope;
   Section where = section;
-  if ((long_rope || section.name == "rope_parameters") && Has(config, kOriginal)) {
+  const bool newer = section.name == "rope_parameters" ||
+                     (section.name == "rope_scaling" && ComputesFactor(section, kind));
+  if ((long_rope || newer) && Has(config, kOriginal)) {
     where = {.name = "", .keys = config, .family = section.family};
   }
   double original = 0;
@@ -176,6 +199,14 @@ StatusOr<RotaryKeys> ReadRotaryKeys(const json& json, const std::string& family,
   TESSERA_ASSIGN_OR_RETURN(const int64_t original, OriginalPositions(json, section, scaling.kind));
   scaling.original_positions = original == 0 ? max_position_embeddings : original;
   const auto longest = static_cast<double>(max_position_embeddings);
+  if (ComputesFactor(section, scaling.kind)) {
+    scaling.factor = longest / static_cast<double>(scaling.original_positions);
+    if (scaling.factor < 1) {
+      return section.Problem(
+          "factor", Concat("is null, and 'max_position_embeddings' (", max_position_embeddings,
+                           ") is below '", kOriginal, "' (", scaling.original_positions, ")"));
+    }
+  }
   // Version 4 of transformers computes a factor that is there, too.
   const bool computes = section.name == "rope_scaling" && Has(json, kOriginal);
   if (scaling.kind == RotaryScaling::kLongRope && (computes || !Has(section.keys, "factor"))) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Rotary positions as a config.json says them: `rope_theta` beside `rope_scaling`, or both in
-// `rope_parameters`, as transformers writes since version 5.
+// `rope_parameters`, as transformers writes since version 5. YaRN with `factor` null extends by the
+// ratio of max_position_embeddings and original_max_position_embeddings.
 //
 //   TESSERA_ASSIGN_OR_RETURN(const RotaryKeys keys, ReadRotaryKeys(json, "llama", 4096));
 //   // {"rope_scaling": {"rope_type": "linear", "factor": 4}}: keys.max_positions is 16384
@@ -29,7 +30,7 @@ struct RotaryDefaults {
   double base = 10000.0;
   double share = 1.0;
   // Not empty: the keys may be in `rope_parameters.<layer_type>` ("sliding_attention"), as
-  // transformers 5 writes them.
+  // transformers 5 writes them. What else is in `rope_parameters` says nothing, as there.
   std::string layer_type = {};
   // Another name of the base beside the section. Its layers have no scaling there, unless one
   // section is for all layers.

@@ -456,6 +456,18 @@ TEST(LlamaConfigTest, RotaryPositionsOfEitherVersion) {
       {{"rope_scaling",
         {{"rope_type", "yarn"}, {"factor", 4.0}, {"original_max_position_embeddings", 1024}}}});
   EXPECT_EQ(qwen.max_positions, 4096);
+  // A null factor is the ratio of the lengths, in either section, as in transformers 5.
+  for (const char* section : {"rope_scaling", "rope_parameters"}) {
+    json keys = {{"rope_type", "yarn"}, {"factor", nullptr}};
+    EXPECT_EQ(read({{section, keys}}).rotary.scaling.factor, 1) << section;
+    EXPECT_EQ(
+        read({{section, keys}, {"original_max_position_embeddings", 128}}).rotary.scaling.factor, 8)
+        << section;
+    keys["original_max_position_embeddings"] = 256;
+    const LlamaConfig ratio = read({{section, keys}});
+    EXPECT_EQ(ratio.rotary.scaling.factor, 4) << section;
+    EXPECT_EQ(ratio.max_positions, 1024) << section;
+  }
   const LlamaConfig written = read({{"rope_parameters",
                                      {{"rope_type", "longrope"},
                                       {"factor", 2.0},
@@ -464,6 +476,39 @@ TEST(LlamaConfigTest, RotaryPositionsOfEitherVersion) {
                                       {"long_factor", factors}}}});
   EXPECT_EQ(written.rotary.scaling.factor, 2);
   EXPECT_EQ(written.max_positions, 2048);
+}
+
+// As transformers 5.24: of `rope_parameters` it takes the sections of layers and nothing else.
+TEST(LlamaConfigTest, RotaryParametersOfGemma3WithoutSections) {
+  const auto read = [](json parameters) {
+    return Read({{"model_type", "gemma3_text"},
+                 {"rope_theta", 700.0},
+                 {"rope_local_base_freq", 50.0},
+                 {"rope_parameters", std::move(parameters)}});
+  };
+  const json flat = {{"rope_type", "linear"}, {"factor", 4.0}, {"rope_theta", 300.0}};
+  json with_sliding = flat;
+  with_sliding["sliding_attention"] = {{"rope_type", "default"}, {"rope_theta", 40.0}};
+  for (const json& parameters : {flat, with_sliding, json{{"full_attention", nullptr}}}) {
+    const LlamaConfig config = read(parameters);
+    EXPECT_EQ(config.rotary.base, 700) << parameters;
+    EXPECT_EQ(config.rotary.scaling.kind, nn::RotaryScaling::kNone) << parameters;
+    const bool sliding = parameters.contains("sliding_attention");
+    EXPECT_EQ(config.local_rotary->base, sliding ? 40 : 50) << parameters;
+  }
+  json both = {{"model_type", "gemma3_text"},
+               {"rope_scaling", {{"rope_type", "linear"}, {"factor", 4.0}}},
+               {"rope_parameters", with_sliding}};
+  both["rope_parameters"]["full_attention"] = {{"rope_type", "default"}, {"rope_theta", 300.0}};
+  const LlamaConfig over = Read(both);
+  EXPECT_EQ(over.rotary.base, 300);
+  EXPECT_EQ(over.rotary.scaling.factor, 4);
+  EXPECT_EQ(over.local_rotary->base, 40);
+  EXPECT_EQ(over.local_rotary->scaling.kind, nn::RotaryScaling::kNone);
+  const LlamaConfig full = read({{"full_attention", flat}});
+  EXPECT_EQ(full.rotary.base, 300);
+  EXPECT_EQ(full.rotary.scaling.factor, 4);
+  EXPECT_EQ(full.local_rotary->base, 50);
 }
 
 // As transformers 4 reads `rope_scaling`, and 5 `rope_parameters`.
@@ -525,6 +570,15 @@ TEST(LlamaConfigTest, RefusesByName) {
             "dynamic, llama3, yarn or longrope");
   EXPECT_EQ(problem({{"rope_scaling", {{"rope_type", "linear"}}}}),
             "config of llama: 'rope_scaling.factor' is missing");
+  EXPECT_EQ(problem({{"rope_scaling", {{"rope_type", "linear"}, {"factor", nullptr}}}}),
+            "config of llama: 'rope_scaling.factor' is missing");
+  EXPECT_EQ(problem({{"max_position_embeddings", 64},
+                     {"rope_scaling",
+                      {{"rope_type", "yarn"},
+                       {"factor", nullptr},
+                       {"original_max_position_embeddings", 128}}}}),
+            "config of llama: 'rope_scaling.factor' is null, and 'max_position_embeddings' (64) is "
+            "below 'original_max_position_embeddings' (128)");
   EXPECT_EQ(problem({{"rope_scaling", {{"rope_type", "linear"}, {"factor", 0.5}}}}),
             "config of llama: 'rope_scaling.factor' must be at least 1, not 0.5");
   EXPECT_EQ(problem({{"rope_scaling", {{"rope_type", "linear"}, {"factor", "2"}}}}),
