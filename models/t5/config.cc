@@ -16,6 +16,12 @@ void SetMt5Defaults(T5Config* c) {
   c->num_heads = 6;
 }
 
+bool NamesEncoder(const nlohmann::json& json) {
+  const auto names = json.find("architectures");
+  return names != json.end() && names->is_array() && !names->empty() && (*names)[0].is_string() &&
+         (*names)[0].get<std::string>().ends_with("EncoderModel");
+}
+
 // transformers 5 ties always and says whether it scales; transformers 4 scales what it ties. mT5
 // has never been scaled but for a tied one of transformers 4, which 5 reads as another model.
 void ReadTies(const nlohmann::json& json, bool mt5, ConfigReader* reader, T5Config* c) {
@@ -25,7 +31,7 @@ void ReadTies(const nlohmann::json& json, bool mt5, ConfigReader* reader, T5Conf
   reader->Read("transformers_version", &version);
   const bool says = json.contains("scale_decoder_outputs");
   reader->Require(
-      !mt5 || says || !c->tie_word_embeddings || version.rfind("4.", 0) != 0,
+      !mt5 || says || c->encoder_only || !c->tie_word_embeddings || version.rfind("4.", 0) != 0,
       "'tie_word_embeddings': true scales the decoder's output in transformers 4 and not "
       "in 5; 'scale_decoder_outputs' must say which is meant");
 }
@@ -53,7 +59,7 @@ const OptionTable& T5Config::Table() {
                {.least = 0})
           .Add("tie_word_embeddings", &C::tie_word_embeddings, "the head is the embedding")
           .Add("pad_token_id", &C::pad_token_id, "id of the token that fills rows")
-          .AddUnsupported({{"is_encoder_decoder", true}, {"is_causal", true}}));
+          .AddUnsupported({{"is_causal", true}}));
   return *table;
 }
 
@@ -64,6 +70,10 @@ StatusOr<T5Config> T5Config::FromJson(const nlohmann::json& json) {
   if (mt5) SetMt5Defaults(&c);
   ConfigReader reader(json, type);
   reader.Read(&c);
+  c.encoder_only = NamesEncoder(json);
+  bool has_decoder = true;
+  reader.Read("is_encoder_decoder", &has_decoder);
+  reader.Require(has_decoder || c.encoder_only, "'is_encoder_decoder': false is not supported");
   ReadTies(json, mt5, &reader, &c);
   c.num_decoder_layers = c.num_layers;
   reader.Read("num_decoder_layers", &c.num_decoder_layers, SizeBelow(kMostLayers));

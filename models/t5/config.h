@@ -37,6 +37,8 @@ struct T5Config {
   bool scale_decoder_outputs = true;
   int64_t pad_token_id = 0;
   int64_t decoder_start_token_id = 0;
+  // "architectures" names T5EncoderModel (MT5EncoderModel): no decoder, no head.
+  bool encoder_only = false;
 
   // Checks sizes; refuses by name what would change results and is not supported.
   static StatusOr<T5Config> FromJson(const nlohmann::json& json);

@@ -82,7 +82,8 @@ void Untie(nlohmann::json* config) { SetTied(false, config); }
 // that begins as the embedding.
 std::vector<EntryCopy> Copies(nlohmann::json* config) {
   const auto parsed = T5Config::FromJson(*config);
-  if (!parsed.ok() || !parsed->tie_word_embeddings || parsed->scale_decoder_outputs) return {};
+  if (!parsed.ok() || parsed->encoder_only) return {};
+  if (!parsed->tie_word_embeddings || parsed->scale_decoder_outputs) return {};
   Untie(config);
   return {{"lm_head.weight", "shared.weight"}};
 }
@@ -95,6 +96,7 @@ StatusOr<std::unique_ptr<Model>> Build(const nlohmann::json& json,
 
 Status CheckInputs(const std::string& source, const Model& model, Bundle* inputs) {
   TESSERA_RETURN_IF_ERROR(CheckTokenInputs(source, model, {keys::kAttentionMask}, inputs));
+  if (model.encoder_decoder() == nullptr) return OkStatus();
   if (!inputs->has(keys::kDecoderInputIds) && !inputs->has(keys::kLabels)) {
     return InvalidArgument(source, ": 'decoder_input_ids' or 'labels' are missing");
   }
@@ -121,11 +123,12 @@ Status CheckInputs(const std::string& source, const Model& model, Bundle* inputs
                     -100, "vocabulary");
 }
 
-Family MakeFamily(const char* model_type, const char* architecture) {
+Family MakeFamily(const char* model_type, const char* architecture, const char* encoder) {
   Family family;
   family.model_type = model_type;
   family.shares_sequences = true;
-  family.architectures = {{architecture, {Capability::kTargetText, Capability::kCorruptedSpans}}};
+  family.architectures = {{architecture, {Capability::kTargetText, Capability::kCorruptedSpans}},
+                          {encoder, {}}};
   family.build = Build;
   family.adapter_targets = {"q", "v"};
   family.prefix = {.layers_under = "decoder."};
@@ -147,7 +150,7 @@ Family MakeFamily(const char* model_type, const char* architecture) {
 }
 
 Family MakeT5() {
-  Family family = MakeFamily("t5", "T5ForConditionalGeneration");
+  Family family = MakeFamily("t5", "T5ForConditionalGeneration", "T5EncoderModel");
   for (const Size& size : {Size{"t5-small", 6, 8, 512, 64, 2048, false},
                            {"t5-base", 12, 12, 768, 64, 3072, false},
                            {"t5-large", 24, 16, 1024, 64, 4096, false},
@@ -165,7 +168,9 @@ Family MakeT5() {
 }
 
 const FamilyRegistration t5(MakeT5);
-const FamilyRegistration mt5([] { return MakeFamily("mt5", "MT5ForConditionalGeneration"); });
+const FamilyRegistration mt5([] {
+  return MakeFamily("mt5", "MT5ForConditionalGeneration", "MT5EncoderModel");
+});
 
 }  // namespace
 }  // namespace tessera::models

@@ -215,15 +215,18 @@ T5::T5(const T5Config& config, nlohmann::json json, const nn::BuildContext& buil
     : Model(nn::Scope::Root(build)), config_(config), json_(std::move(json)) {
   const nn::EmbeddingConfig tokens = {config.vocab_size, config.d_model,
                                       nn::Init::Normal(config.initializer_factor)};
-  if (HasBlock(0) || HasBlock(bridge()) || (HasBlock(head()) && config.tie_word_embeddings)) {
+  const bool decodes = !config.encoder_only;
+  if (HasBlock(0) ||
+      (decodes && (HasBlock(bridge()) || (HasBlock(head()) && config.tie_word_embeddings)))) {
     shared_ = std::make_unique<nn::VocabParallelEmbedding>(tokens, Child("shared"));
   }
-  if (HasBlock(bridge())) {
+  if (HasBlock(bridge()) && !config.encoder_only) {
     decoder_tokens_ =
         std::make_unique<nn::VocabParallelEmbedding>(*shared_, Child("decoder.embed_tokens"));
   }
   encoder_ = std::make_unique<Stack>(config, false, 1, static_cast<int>(config.num_layers), *this,
                                      Child("encoder"));
+  if (!decodes) return;
   decoder_ =
       std::make_unique<Stack>(config, true, bridge() + 1,
                               static_cast<int>(config.num_decoder_layers), *this, Child("decoder"));
@@ -236,6 +239,7 @@ T5::T5(const T5Config& config, nlohmann::json json, const nn::BuildContext& buil
 T5::~T5() = default;
 
 int T5::num_blocks() const {
+  if (config_.encoder_only) return bridge() + 1;
   return static_cast<int>(config_.num_layers + config_.num_decoder_layers) + 3;
 }
 
@@ -245,6 +249,9 @@ BlockKeys T5::keys_of_block(int block) const {
         .takes = block == 0 ? KeyNames{keys::kInputIds} : KeyNames{keys::kHidden, keys::kInputIds},
         .may_take = {keys::kAttentionMask, keys::kEncoderBias},
         .gives = {keys::kHidden, keys::kEncoderBias}};
+  }
+  if (config_.encoder_only) {
+    return {.takes = {keys::kHidden, keys::kInputIds}, .gives = {keys::kLastHiddenState}};
   }
   if (block == bridge()) {
     return {.takes = {keys::kHidden, keys::kInputIds},
@@ -263,30 +270,17 @@ BlockKeys T5::keys_of_block(int block) const {
 }
 
 std::vector<HiddenState> T5::HiddenStatesOf(int block) const {
-  const auto of_encoder = [](int layer) { return "encoder_" + HiddenStateName(layer); };
+  const auto of_encoder = [this](int layer) {
+    return (config_.encoder_only ? "" : "encoder_") + HiddenStateName(layer);
+  };
   if (block < bridge()) return {{of_encoder(block), keys::kHidden, keys::kInputIds}};
+  if (config_.encoder_only) return {{of_encoder(block - 1), keys::kLastHiddenState}};
   const int layer = block - bridge();
   if (block == head()) return {{HiddenStateName(layer - 1), keys::kLastHiddenState}};
   std::vector<HiddenState> states = {
       {HiddenStateName(layer), keys::kHidden, keys::kDecoderInputIds}};
   if (layer == 0) states.push_back({of_encoder(block - 1), keys::kMemory});
   return states;
-}
-
-Bundle T5::RunBlock(int block, Bundle in, const RunOptions& options) const {
-  TESSERA_CHECK(HasBlock(block), "t5", "block ", block, " is not part of this model");
-  // While decoding the encoder has run already.
-  const bool encoded = in.has(keys::kMemory);
-  if (block < bridge()) {
-    if (encoded) return in;
-    return block == 0 ? EmbedSource(std::move(in), options)
-                      : RunEncoderLayer(block - 1, std::move(in), options);
-  }
-  if (block == bridge()) {
-    return EmbedTarget(encoded ? std::move(in) : FinishEncoder(std::move(in), options), options);
-  }
-  if (block == head()) return RunHead(std::move(in), options);
-  return RunDecoderLayer(block - bridge() - 1, std::move(in), options);
 }
 
 namespace {
@@ -305,6 +299,28 @@ nn::ForwardContext SourceContextOf(const RunOptions& options, const Tensor& ids)
 }
 
 }  // namespace
+
+Bundle T5::RunBlock(int block, Bundle in, const RunOptions& options) const {
+  TESSERA_CHECK(HasBlock(block), "t5", "block ", block, " is not part of this model");
+  // While decoding the encoder has run already.
+  const bool encoded = in.has(keys::kMemory);
+  if (block < bridge()) {
+    if (encoded) return in;
+    return block == 0 ? EmbedSource(std::move(in), options)
+                      : RunEncoderLayer(block - 1, std::move(in), options);
+  }
+  if (config_.encoder_only) {
+    const nn::ForwardContext context = SourceContextOf(options, in.at(keys::kInputIds));
+    Bundle out;
+    out.set(keys::kLastHiddenState, WholeSequence(EncodedOf(in, context), build(), context));
+    return out;
+  }
+  if (block == bridge()) {
+    return EmbedTarget(encoded ? std::move(in) : FinishEncoder(std::move(in), options), options);
+  }
+  if (block == head()) return RunHead(std::move(in), options);
+  return RunDecoderLayer(block - bridge() - 1, std::move(in), options);
+}
 
 Tensor T5::EmbedTokens(nn::VocabParallelEmbedding& table, const Tensor& ids,
                        const nn::ForwardContext& context) const {
@@ -342,12 +358,15 @@ Bundle T5::Encode(Bundle in, const RunOptions& options) const {
   return in;
 }
 
+Tensor T5::EncodedOf(const Bundle& in, const nn::ForwardContext& context) const {
+  return encoder_->final_dropout->Forward(encoder_->final_layer_norm->Forward(in.at(keys::kHidden)),
+                                          context);
+}
+
 // What every layer of the decoder reads: gathered once, so that its gradients are summed once.
 Bundle T5::FinishEncoder(Bundle in, const RunOptions& options) const {
   const nn::ForwardContext context = SourceContextOf(options, in.at(keys::kInputIds));
-  const Tensor encoded = encoder_->final_dropout->Forward(
-      encoder_->final_layer_norm->Forward(in.at(keys::kHidden)), context);
-  in.set(keys::kMemory, nn::GatherForColumns(encoded, context, build()));
+  in.set(keys::kMemory, nn::GatherForColumns(EncodedOf(in, context), context, build()));
   in.erase(keys::kHidden);
   in.erase(keys::kEncoderBias);
   return in;

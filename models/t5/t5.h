@@ -19,6 +19,10 @@
 // `encoder_last_hidden_state`; of all hidden states, the encoder's are `encoder_hidden_states.0`
 // ..., the decoder's `hidden_states.0` ..., the last of each side behind its final norm.
 //
+// T5EncoderModel, the encoder alone, takes `input_ids` and `attention_mask` and gives
+// `last_hidden_state`; its hidden states are `hidden_states.0` ... Its last block is the encoder's
+// norm.
+//
 // Blocks: 0 the encoder's embedding, then its layers, then the bridge (the encoder's norm and the
 // decoder's embedding), the decoder's layers, and the head. A bias is computed where a stage first
 // needs it, not sent; the stages of a side hold replicas of its table.
@@ -47,18 +51,23 @@ class T5 : public Model, public EncoderDecoder {
   int64_t max_positions() const override { return 0; }  // distances have no end
   int64_t vocab_size() const override { return config_.vocab_size; }
   int64_t hidden_size() const override { return config_.d_model; }
-  int num_cache_layers() const override { return static_cast<int>(config_.num_decoder_layers); }
-  bool cuts_sequences() const override { return true; }
+  int num_cache_layers() const override {
+    return config_.encoder_only ? 0 : static_cast<int>(config_.num_decoder_layers);
+  }
+  bool cuts_sequences() const override { return !config_.encoder_only; }
   Bundle CutSequences(Bundle rows, nn::ForwardContext* context) const override;
   Bundle Encode(Bundle in, const RunOptions& options) const override;
   int64_t decoder_start() const override { return config_.decoder_start_token_id; }
-  const EncoderDecoder* encoder_decoder() const override { return this; }
+  const EncoderDecoder* encoder_decoder() const override {
+    return config_.encoder_only ? nullptr : this;
+  }
 
  private:
   class Stack;  // under `encoder` or `decoder`
   int bridge() const { return static_cast<int>(config_.num_layers) + 1; }
-  int head() const { return num_blocks() - 1; }
+  int head() const { return num_blocks() - 1; }  // of the encoder alone, the bridge
   Bundle EmbedSource(Bundle in, const RunOptions& options) const;
+  Tensor EncodedOf(const Bundle& in, const nn::ForwardContext& context) const;
   Bundle FinishEncoder(Bundle in, const RunOptions& options) const;
   Bundle EmbedTarget(Bundle in, const RunOptions& options) const;
   Bundle RunEncoderLayer(int layer, Bundle in, const RunOptions& options) const;

@@ -12,6 +12,7 @@
 #include "models/family.h"
 #include "models/generation/generate.h"
 #include "models/model_keys.h"
+#include "models/t5/t5_keys.h"
 #include "nlohmann/json.hpp"
 #include "nn/relative_position.h"
 #include "ops/testing/op_check.h"
@@ -98,6 +99,45 @@ TEST(T5Test, PaddedSourcesEqualUnpaddedOnes) {
   for (int row = 0; row < 3; ++row) std::fill_n(mask.begin() + row * 10 + 7, 3, 0);
   padded.set(keys::kAttentionMask, Tensor::FromVector(mask, {3, 10}));
   ExpectClose(model->Run(padded, {}).at(keys::kLogits), plain, 1e-6, "padded", 1.0);
+}
+
+// T5EncoderModel is the encoder of the whole model.
+TEST(T5Test, TheEncoderAlone) {
+  const auto both = Build(SmallConfig());
+  json config = SmallConfig();
+  config["architectures"] = {"T5EncoderModel"};
+  config["is_encoder_decoder"] = false;
+  const auto encoder = Build(config);
+  std::map<std::string, Tensor> weights;
+  for (const nn::Parameter* p : both->Parameters()) weights[p->name] = p->tensor;
+  size_t of_encoder = 0;
+  for (const auto& [name, weight] : weights) {
+    of_encoder += name == "shared.weight" || name.starts_with("encoder.") ? 1 : 0;
+  }
+  EXPECT_EQ(encoder->Parameters().size(), of_encoder);
+  for (nn::Parameter* p : encoder->Parameters()) {
+    ASSERT_EQ(weights.count(p->name), 1u) << p->name;
+    CopyInto(p->tensor.Detach(), weights[p->name].Detach());
+  }
+  EXPECT_EQ(encoder->encoder_decoder(), nullptr);
+  EXPECT_FALSE(encoder->Takes(keys::kDecoderInputIds));
+  std::vector<int64_t> mask(21, 1);
+  mask[5] = mask[6] = 0;
+  Bundle in = Inputs();
+  in.set(keys::kAttentionMask, Tensor::FromVector(mask, {3, 7}));
+  const Bundle whole = both->Run(in, {.all_hidden_states = true});
+  const Bundle alone = encoder->Run({{keys::kInputIds, in.at(keys::kInputIds)},
+                                     {keys::kAttentionMask, in.at(keys::kAttentionMask)}},
+                                    {.all_hidden_states = true});
+  const auto floats = [](const Tensor& t) { return t.ContiguousCopy().ToVector<float>(); };
+  EXPECT_EQ(floats(alone.at(keys::kLastHiddenState)),
+            floats(whole.at(keys::kEncoderLastHiddenState)));
+  for (const char* layer : {"hidden_states.0", "hidden_states.1", "hidden_states.2"}) {
+    const Tensor* const state = alone.FindNamed(layer);
+    const Tensor* const expected = whole.FindNamed(Concat("encoder_", layer));
+    ASSERT_TRUE(state != nullptr && expected != nullptr) << layer;
+    EXPECT_EQ(floats(*state), floats(*expected)) << layer;
+  }
 }
 
 // Decoding with cached keys and values gives the logits of the whole text at once.
