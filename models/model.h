@@ -151,6 +151,9 @@ class Model : public nn::Module {
   // Equal for lengths of texts (a prefix's tokens included) that are computed alike. Where rotary
   // frequencies follow the length, texts of others share neither a pass nor keys.
   virtual int64_t length_kind(int64_t /*tokens*/) const { return 0; }
+  // What generation does where a new token changes a text's length_kind. True: it reads the whole
+  // text again, so that all of its keys are of one kind. False: keys in the cache stay as they are.
+  virtual bool rereads_at_length_kind() const { return false; }
   // How its texts look, where they are more than tokens in a row; else null.
   virtual std::shared_ptr<const TextFormat> text_format() const { return nullptr; }
   // Its encoder's side, where a decoder is beside an encoder; else nullptr.

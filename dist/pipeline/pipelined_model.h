@@ -46,6 +46,7 @@ class PipelinedModel : public models::Model, public models::EncoderDecoder {
   int64_t hidden_size() const override { return first().hidden_size(); }
   int num_cache_layers() const override { return first().num_cache_layers(); }
   int64_t length_kind(int64_t tokens) const override { return first().length_kind(tokens); }
+  bool rereads_at_length_kind() const override { return first().rereads_at_length_kind(); }
   bool cuts_sequences() const override { return first().cuts_sequences(); }
   models::Bundle CutSequences(models::Bundle rows, nn::ForwardContext* context) const override {
     return first().CutSequences(std::move(rows), context);

@@ -129,6 +129,12 @@ class Search {
   std::vector<Finished> finished_;  // the best first, at most num_beams
 };
 
+// Whether the model reads a text of so many tokens whole, although all but the last one were read.
+bool RereadsFor(const Model& model, int adapter, int64_t tokens) {
+  const int64_t all = model.prefix(adapter).tokens + tokens;
+  return model.rereads_at_length_kind() && model.length_kind(all) != model.length_kind(all - 1);
+}
+
 }  // namespace
 
 StatusOr<std::vector<std::vector<int64_t>>> BeamSearch(
@@ -148,9 +154,12 @@ StatusOr<std::vector<std::vector<int64_t>>> BeamSearch(
     std::vector<int64_t> rows;
     beams = search.Advance(beams, search.Best(beams, scores), length, &rows);
     if (search.IsOver(beams, length)) return search.Winners();
-    decoder.Keep(rows);
+    const bool rereads = RereadsFor(model, adapter, std::ssize(beams[0].ids));
+    decoder.Keep(rereads ? std::vector<int64_t>() : rows);
     tokens.clear();
-    for (const Beam& beam : beams) tokens.push_back({beam.ids.back()});
+    for (const Beam& beam : beams) {
+      tokens.push_back(rereads ? beam.ids : std::vector<int64_t>{beam.ids.back()});
+    }
   }
 }
 

@@ -228,6 +228,18 @@ int64_t ContinuousBatch::PieceEnd(int64_t row) const {
   return at < of.begin_size && whole ? of.begin_size : at;
 }
 
+int64_t ContinuousBatch::BeginSize(const WrittenText& text) const {
+  return model_.rereads_at_length_kind() ? std::ssize(text.ids()) : text.begin_size();
+}
+
+bool ContinuousBatch::Rereads(int64_t row) const {
+  const Row& of = RowAt(row);
+  const int64_t before = Before(of.adapter);
+  return model_.rereads_at_length_kind() &&
+         model_.length_kind(before + std::ssize(of.text->ids())) !=
+             model_.length_kind(before + of.begin_size);
+}
+
 bool ContinuousBatch::HasSource(int64_t row) const {
   return row < decoder_.num_encoded() && (!caches_ || decoder_.cache().HasMemoryOf(row));
 }
@@ -268,7 +280,7 @@ std::optional<ContinuousBatch::Beginning> ContinuousBatch::BeginningOf(
     if (of.adapter != adapter || of.leaves) continue;
     const auto common = [&](const std::vector<int64_t>& with) {
       // The last token is read, for what follows it.
-      return std::min(Common(with, of.begin_size, text.ids(), text.begin_size(), adapter),
+      return std::min(Common(with, of.begin_size, text.ids(), BeginSize(text), adapter),
                       std::ssize(text.ids()) - 1);
     };
     const int64_t here = common(decoder_.text(row));
@@ -388,7 +400,7 @@ bool ContinuousBatch::AdmitNext() {
   Row& row = rows_.emplace_back();
   row.id = next.id;
   row.adapter = adapter;
-  row.begin_size = next.text->begin_size();
+  row.begin_size = BeginSize(*next.text);
   row.used = counts_.passes;
   row.text = std::move(next.text);
   waiting_.pop_front();
@@ -487,7 +499,7 @@ void ContinuousBatch::EndTexts() {
     const WrittenText& text = *RowAt(row).text;
     const bool scored =
         !text.scores_prompt() || text.prompt_scored() == std::min(Read(row), text.begin_size() - 1);
-    if (scored && Read(row) < std::ssize(text.ids())) continue;
+    if (scored && Read(row) < std::ssize(text.ids()) && !Rereads(row)) continue;
     WaitAgain(row);
     rows_[static_cast<size_t>(row)].leaves = true;
   }

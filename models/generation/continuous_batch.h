@@ -22,6 +22,8 @@
 //   is read from behind it; one whose scores are wanted reads all. A prompt that begins like one
 //   that is being read waits for it.
 //   A text that its callback ends with kCancelled rests as well; any other failure forgets it.
+// - A text of Model::rereads_at_length_kind whose next token changes its length_kind leaves its row
+//   and is read again from its beginning, before others that wait.
 // - Where the cache's pages run out, resting texts go, the one first that was of no use for the
 //   longest time; then whoever began last gives way, and is read again when there is room.
 //
@@ -71,7 +73,7 @@ struct ContinuousBatchCounts {
   int64_t pages_in_use = 0;  // those of resting texts included
   int64_t page_bytes = 0;    // of a page; 0 before the first pass
   int64_t passes = 0;
-  int64_t tokens_read = 0;   // by the model, of prompts and of texts that had given way
+  int64_t tokens_read = 0;   // by the model, of prompts and of texts that are read again
   int64_t tokens_taken = 0;  // from other texts instead
   int64_t tokens_made = 0;
   int64_t gave_way = 0;  // texts
@@ -128,7 +130,7 @@ class ContinuousBatch {
     int64_t id = 0;
     std::unique_ptr<WrittenText> text;  // nullptr: it rests
     int adapter = 0;
-    int64_t begin_size = 0;  // of the text
+    int64_t begin_size = 0;  // BeginSize of the text when the row began
     int64_t used = 0;        // the pass in which it was read or of use, last
     Status status = {};      // of a text that fails
     bool choosing = false;   // its next token, now
@@ -163,6 +165,12 @@ class ContinuousBatch {
   // Whether the source of a row's text was read, by the encoder and the decoder.
   bool HasSource(int64_t row) const;
 
+  // How many of a text's tokens have keys of one length kind, if it is read now: what the text
+  // begins with, or all that there is of it (Model::rereads_at_length_kind).
+  int64_t BeginSize(const WrittenText& text) const;
+  // Whether the next token of a row's text changes the kind of all keys before it.
+  bool Rereads(int64_t row) const;
+
   // How many keys there are before an adapter's texts.
   int64_t Before(int adapter) const { return model_.prefix(adapter).tokens; }
   // How far the next pass reads a row's text.
@@ -187,8 +195,8 @@ class ContinuousBatch {
   void Feed(const Pass& pass);
   // What a pass gave for a text: scores of its prompt, its next token.
   void Take(const Pass& pass, size_t place, const Scores& scores);
-  // Texts that are done or fail end; those whose scores or token were not taken, since something
-  // was thrown, are read again.
+  // Texts that are done or fail end. Those whose scores or token were not taken, since something
+  // was thrown, are read again, and so are those of Rereads.
   void EndTexts();
   void End(int64_t row);
   // Its text has left: it rests or leaves.

@@ -80,6 +80,16 @@ json Scaled(const json& scaling) {
                 {"rope_parameters", scaling}});
 }
 
+json Phi3() {
+  return Llama({{"model_type", "phi3"},
+                {"original_max_position_embeddings", 16},
+                {"pad_token_id", nullptr},
+                {"rope_scaling",
+                 {{"rope_type", "longrope"},
+                  {"short_factor", {1.0, 1.1, 1.2}},
+                  {"long_factor", {1.5, 2.0, 3.0}}}}});
+}
+
 json Glm(const std::string& type) {
   return {{"model_type", type},        {"vocab_size", kVocabulary}, {"hidden_size", 24},
           {"num_layers", 2},           {"inner_hidden_size", 29},   {"num_attention_heads", 3},
@@ -112,13 +122,7 @@ const std::vector<Case>& Cases() {
       {"smollm3",
        Llama(
            {{"model_type", "smollm3"}, {"no_rope_layer_interval", 2}, {"pad_token_id", nullptr}})},
-      {"phi3_long_rope", Llama({{"model_type", "phi3"},
-                                {"original_max_position_embeddings", 16},
-                                {"pad_token_id", nullptr},
-                                {"rope_scaling",
-                                 {{"rope_type", "longrope"},
-                                  {"short_factor", {1.0, 1.1, 1.2}},
-                                  {"long_factor", {1.5, 2.0, 3.0}}}}})},
+      {"phi3_long_rope", Phi3()},
       {"glm4", Llama({{"model_type", "glm4"}, {"head_dim", 8}, {"pad_token_id", nullptr}})},
       {"glm", Glm("glm"), true, false},
       {"chatglm", Glm("chatglm"), true, false},
@@ -222,7 +226,8 @@ TextRequest Recorded(TextRequest request, Written* written) {
   return request;
 }
 
-// By itself: the prompt in one pass, then token by token.
+// By itself: the prompt in one pass, then token by token. Where a model reads texts again, every
+// token is chosen by a pass over the whole text.
 Written Alone(const Model& model, const TextRequest& request) {
   Written written;
   auto text = WrittenText::Of(model, Recorded(request, &written), &Bytes());
@@ -242,6 +247,10 @@ Written Alone(const Model& model, const TextRequest& request) {
   while (!(*text)->done()) {
     EXPECT_TRUE((*text)->Choose(scores[0]).ok());
     tokens = {{(*text)->ids().back()}};
+    if (model.rereads_at_length_kind()) {
+      decoder.Keep({});
+      tokens = {(*text)->ids()};
+    }
     if (!(*text)->done()) scores = decoder.Feed(tokens, {.adapter = request.adapter});
   }
   written.ended = StatusCode::kOk;
@@ -526,6 +535,46 @@ TEST(PrefixesTest, EqualPromptsAreReadOnce) {
     EXPECT_EQ(batch.counts().tokens_taken, 3 * 29);
     EXPECT_EQ(batch.counts().tokens_read, 33);
   }
+}
+
+// Keys that were rotated for short texts serve short texts alone.
+TEST(PrefixesTest, ATextThatIsReadAgainTakesKeysOfItsKind) {
+  const auto model = Build({"phi3", Phi3()});
+  ContinuousBatch batch(*model, {.tokens_in_pass = 3, .tokenizer = &Bytes(), .resting = 8});
+  const auto text_of = [&](const Ids& prompt, int64_t new_tokens) {
+    Ids text = prompt;
+    const Ids more = Alone(*model, Asked(prompt, new_tokens)).ids;
+    text.insert(text.end(), more.begin(), more.end());
+    return text;
+  };
+  const auto counts_of = [&](const Ids& prompt, int64_t new_tokens) {
+    const ContinuousBatchCounts before = batch.counts();
+    const TextRequest request = Asked(prompt, new_tokens);
+    EXPECT_EQ(WriteAll(batch, {request})[0], Alone(*model, request));
+    const ContinuousBatchCounts now = batch.counts();
+    return std::pair(now.tokens_taken - before.tokens_taken, now.tokens_read - before.tokens_read);
+  };
+  using Counts = std::pair<int64_t, int64_t>;  // taken, read
+  const Ids prompt = Counting(0, 10);
+  EXPECT_EQ(counts_of(prompt, 7), Counts(0, 10));  // 16 tokens were read
+  EXPECT_EQ(counts_of(text_of(prompt, 4), 2), Counts(13, 1));
+  EXPECT_EQ(counts_of(text_of(prompt, 8), 4), Counts(0, 18));       // 18 tokens are a long text
+  EXPECT_EQ(counts_of(text_of(prompt, 12), 2), Counts(21, 1));      // which the next one continues
+  EXPECT_EQ(counts_of(text_of(prompt, 4), 5), Counts(13 + 16, 2));  // both kinds, one by one
+  EXPECT_EQ(counts_of(Counting(5, 12), 9), Counts(0, 12 + 17));     // of no text that is there
+  // A context that an earlier version kept: 10 tokens and 10 new ones, the last 4 of them long.
+  ContinuousBatch other(*model, {.tokenizer = &Bytes(), .resting = 8});
+  IncrementalDecoder decoder(*model);
+  const Ids kept = text_of(prompt, 10);
+  for (int64_t t = 0; t < std::ssize(kept); ++t) {
+    decoder.Feed(std::vector<Ids>{{kept[static_cast<size_t>(t)]}});
+  }
+  ASSERT_TRUE(other.AddResting({.ids = kept, .begin_size = 10, .keys = decoder.KeysOf(0)}).ok());
+  EXPECT_EQ(WriteAll(other, {Asked(kept, 3)})[0], Alone(*model, Asked(kept, 3)));
+  EXPECT_EQ(other.counts().tokens_taken, 0);
+  EXPECT_EQ(WriteAll(other, {Asked(text_of(prompt, 5), 1)})[0],
+            Alone(*model, Asked(text_of(prompt, 5), 1)));
+  EXPECT_EQ(other.counts().tokens_taken, 14);
 }
 
 // Tokens of the context see one another: all of it is the same, or nothing is.

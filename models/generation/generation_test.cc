@@ -299,6 +299,72 @@ std::unique_ptr<Model> SmallLlama(const std::string& type,
   return *std::move(model);
 }
 
+// LongRoPE's factors change behind 16 tokens.
+std::unique_ptr<Model> SmallPhi3() {
+  return SmallLlama("phi3", {{"max_position_embeddings", 40},
+                             {"original_max_position_embeddings", 16},
+                             {"rope_scaling",
+                              {{"type", "longrope"},
+                               {"short_factor", {1.0, 1.1, 1.2, 1.3}},
+                               {"long_factor", {4.0, 9.0, 20.0, 30.0}}}}});
+}
+
+Ids SomeIds(int64_t count) {
+  Ids ids;
+  for (int64_t i = 0; i < count; ++i) ids.push_back((i * i + i / 3) % 5);
+  return ids;
+}
+
+TEST(RereadingTest, EveryTokenIsThatOfAFullPass) {
+  const auto model = SmallPhi3();
+  // Of the rows some become long at different steps, two at the same, one never, and some are.
+  std::vector<Ids> prompts;
+  for (const int64_t count : {15, 3, 9, 16, 17, 9, 1, 22}) prompts.push_back(SomeIds(count));
+  prompts[5][0] = 4;
+  constexpr int64_t kNew = 14;
+  std::vector<Ids> expected;
+  for (const Ids& prompt : prompts) {
+    Ids& text = expected.emplace_back(prompt);
+    for (int64_t i = 0; i < kNew; ++i) {
+      const std::vector<double> logits = FullPass(*model, text);
+      text.push_back(std::max_element(logits.begin(), logits.end()) - logits.begin());
+    }
+    text.erase(text.begin(), text.begin() + std::ssize(prompt));
+  }
+  for (const int64_t slots : {0, 1, 3}) {
+    const auto results = Continue(*model, prompts, {.max_new_tokens = kNew}, {.slots = slots});
+    for (size_t i = 0; i < prompts.size(); ++i) EXPECT_EQ(results[i].ids, expected[i]) << i;
+  }
+}
+
+TEST(RereadingTest, BeamsAreThoseOfFullPasses) {
+  const auto model = SmallPhi3();
+  for (const int64_t count : {13, 14, 15, 16, 17}) {
+    const Ids prompt = SomeIds(count);
+    // Exhaustive: all texts of three tokens.
+    std::vector<std::pair<double, Ids>> all;
+    for (int64_t code = 0; code < 125; ++code) {
+      Ids ids = prompt;
+      double log_p = 0;
+      for (const int64_t id : {code / 25, code / 5 % 5, code % 5}) {
+        std::vector<double> scores = FullPass(*model, ids);
+        LogSoftmaxInPlace(scores);
+        log_p += scores[static_cast<size_t>(id)];
+        ids.push_back(id);
+      }
+      all.emplace_back(-log_p, Ids(ids.begin() + count, ids.end()));
+    }
+    std::sort(all.begin(), all.end());
+    GenerationConfig config = {.max_new_tokens = 3, .num_beams = 25};
+    config.num_return_sequences = 10;
+    const auto texts = Continue(*model, {prompt}, config);
+    ASSERT_EQ(texts.size(), 10u);
+    for (size_t i = 0; i < texts.size(); ++i) {
+      EXPECT_EQ(texts[i].ids, all[i].second) << count << " tokens, text " << i;
+    }
+  }
+}
+
 class BeamsTest : public testing::TestWithParam<std::string> {
  protected:
   std::unique_ptr<Model> Make() const {

@@ -140,6 +140,9 @@ Status ReadRotary(const json& json, const LlamaType& type, LlamaConfig* c) {
   c->rotary = rotary.config;
   c->rotary.pairs = pairs;
   c->max_positions = rotary.max_positions;
+  // As in transformers, where of these types Phi3ForCausalLM alone drops its cache there.
+  c->rereads_at_length_kind =
+      family == "phi3" && c->rotary.scaling.kind == nn::RotaryScaling::kLongRope;
   if (!c->local_rotary) return OkStatus();
   defaults = {.base = 1e4, .layer_type = "sliding_attention", .base_key = "rope_local_base_freq"};
   TESSERA_ASSIGN_OR_RETURN(const RotaryKeys local,

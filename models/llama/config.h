@@ -56,12 +56,13 @@ struct LlamaConfig {
   int64_t pad_token_id = -1;  // its embedding is not trained; -1: none
 
   bool qkv_bias = false;
-  bool output_bias = false;       // of o_proj
-  bool mlp_bias = false;          // of gate_proj, up_proj and down_proj
-  bool has_head_norms = false;    // q_norm and k_norm, of each head
-  bool joint_head_norms = false;  // or of all heads at once (OLMo 2)
-  nn::RotaryConfig rotary = {};   // rope_theta, rope_scaling, rope_parameters
-  std::vector<int64_t> windows;   // of each layer, in tokens; 0: all are seen
+  bool output_bias = false;             // of o_proj
+  bool mlp_bias = false;                // of gate_proj, up_proj and down_proj
+  bool has_head_norms = false;          // q_norm and k_norm, of each head
+  bool joint_head_norms = false;        // or of all heads at once (OLMo 2)
+  nn::RotaryConfig rotary = {};         // rope_theta, rope_scaling, rope_parameters
+  bool rereads_at_length_kind = false;  // Model::rereads_at_length_kind; of Phi-3 with LongRoPE
+  std::vector<int64_t> windows;         // of each layer, in tokens; 0: all are seen
   // Of layers with a window, where they have positions of their own (rope_local_base_freq).
   std::optional<nn::RotaryConfig> local_rotary = std::nullopt;
   std::vector<bool> rotates;  // whether each layer does; empty: all do (no_rope_layers)

@@ -45,6 +45,7 @@ class Llama : public Model {
   int64_t length_kind(int64_t tokens) const override {
     return nn::RotaryLengthKind(config_.rotary, tokens);
   }
+  bool rereads_at_length_kind() const override { return config_.rereads_at_length_kind; }
 
  private:
   class Decoder;  // under `model`; lm_head is beside it

@@ -395,6 +395,8 @@ TEST(LlamaConfigTest, AbsentKeysOfLaterTypes) {
   EXPECT_EQ(longer.rotary.scaling.kind, nn::RotaryScaling::kLongRope);
   EXPECT_EQ(longer.rotary.scaling.factor, 32);
   EXPECT_EQ(longer.rotary.scaling.original_positions, 4096);
+  EXPECT_TRUE(longer.rereads_at_length_kind);
+  EXPECT_FALSE(phi.rereads_at_length_kind);
   const LlamaConfig glm = read("glm", {{"num_attention_heads", 8}});
   EXPECT_EQ(glm.head_dim, 128);
   EXPECT_EQ(glm.num_key_value_heads, 2);
@@ -450,6 +452,7 @@ TEST(LlamaConfigTest, RotaryPositionsOfEitherVersion) {
   EXPECT_EQ(longrope.rotary.scaling.factor, 8);
   EXPECT_EQ(longrope.rotary.scaling.original_positions, 128);
   EXPECT_EQ(longrope.max_positions, 1024);
+  EXPECT_FALSE(longrope.rereads_at_length_kind);  // as transformers: Phi-3 alone
   // Both lengths that of the training: as Qwen2.5's documentation has YaRN, and as transformers
   // 5.23 writes LongRoPE.
   const LlamaConfig qwen = read(
