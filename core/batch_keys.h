@@ -15,6 +15,9 @@ inline constexpr TensorKey kPositionIds{"position_ids", KeyElements::kInt64, "[B
                                         "places of tokens, in N coordinates"};
 inline constexpr TensorKey kDocumentIds{"document_ids", KeyElements::kInt32, "[B, T]",
                                         "tokens see their own document only"};
+inline constexpr TensorKey kTokenMask{
+    "token_mask", KeyElements::kAny, "[B, T]",
+    "0 fills up a row from behind: it counts in no balance of experts"};
 inline constexpr TensorKey kTokenTypeIds{"token_type_ids", KeyElements::kInt64, "[B, T]",
                                          "which of a row's texts a token belongs to"};
 inline constexpr TensorKey kPixelValues{"pixel_values", KeyElements::kFloating,

@@ -176,7 +176,9 @@ Bundle RecomputeBlock(const Model& model, int block, Bundle in, const RunOptions
 Bundle Model::Run(const Bundle& inputs, const RunOptions& options) const {
   Bundle bundle = inputs;
   const auto [first, end] = block_range();
-  for (const auto& [name, tensor] : inputs.entries()) {
+  // Datasets give it to whatever model there is.
+  if (!inputs_.empty() && !inputs_.has(keys::kTokenMask.name())) bundle.erase(keys::kTokenMask);
+  for (const auto& [name, tensor] : bundle.entries()) {
     TESSERA_CHECK(first > 0 || inputs_.empty() || inputs_.has(name), "model", "'", name,
                   "' is no input of this model; inputs are: ", inputs_.Text());
   }

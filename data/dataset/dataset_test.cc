@@ -509,6 +509,10 @@ TEST_F(DatasetTest, DocumentsAreRowsOfTheirOwnLength) {
   ASSERT_TRUE(batch.ok()) << batch.status();
   EXPECT_EQ(Values(*batch, keys::kInputIds), (Wide{1, 2, 18, 0, 5, 0}));
   EXPECT_EQ(Values(*batch, keys::kTargets), (Wide{2, 3, 19, -100, 6, -100}));
+  const Tensor mask = batch->at(keys::kTokenMask);
+  EXPECT_EQ(mask.shape(), Shape({3, 2}));
+  EXPECT_EQ(mask.ToVector<int32_t>(), (std::vector<int32_t>{1, 1, 1, 0, 1, 0}));
+  EXPECT_FALSE(MakeBatch(documents, Wide{1, 2})->has(keys::kTokenMask));
   EXPECT_EQ(batch->targets, 4);
   EXPECT_EQ(batch->tokens, 6);
   EXPECT_EQ(Values(*MakeBatch(documents, Wide{1}), keys::kInputIds), Range(10, 14));

@@ -5,8 +5,9 @@
 //   // input_ids, targets: int64 [rows, tokens]
 //
 // A batch is as long as the longest of its samples, which most datasets have all of one length.
-// Behind the others stand tokens 0 without targets, in a document -1 of their own; a causal model
-// needs no mask of them, as no token sees what is behind it.
+// Behind the others stand tokens 0 without targets, in a document -1 of their own, or, without
+// document ids, with token_mask (int32) 0. A causal model's attention needs no mask of them, as no
+// token sees what is behind it.
 //
 // targets[t] is the token that input_ids[t] should predict: the next one, already shifted, or
 // kIgnoreLabel. With document ids there are also position_ids (int64, restarting with each
@@ -30,6 +31,9 @@ struct SampleRow {
   std::span<int64_t> position_ids;
   std::span<int64_t> document_ids;
 };
+
+// The token_mask of rows with so many tokens each, and more behind them: int32 [rows, columns].
+Tensor TokenMask(std::span<const int64_t> lengths, int64_t columns);
 
 // A dataset whose samples are rows of tokens.
 class TokenDataset : public Dataset {

@@ -10,6 +10,7 @@
 #include "core/thread_pool.h"
 #include "data/dataset/json_records.h"
 #include "data/dataset/token_cache.h"
+#include "data/dataset/token_dataset.h"
 #include "data/preference/preference_record.h"
 #include "nlohmann/json.hpp"
 
@@ -97,6 +98,7 @@ StatusOr<Batch> PreferenceDataset::MakeBatch(std::span<const Sample> samples) co
   const Tensor input_ids = Zeros({batch.rows, columns}, DType::kInt64);
   const Tensor targets =
       Full({batch.rows, columns}, static_cast<double>(kIgnoreLabel), DType::kInt64);
+  std::vector<int64_t> lengths;
   for (int64_t r = 0; r < batch.rows; ++r) {
     const int64_t pair = samples[static_cast<size_t>(r / 2)].index;
     const int64_t part = 1 + r % 2;
@@ -108,8 +110,11 @@ StatusOr<Batch> PreferenceDataset::MakeBatch(std::span<const Sample> samples) co
                   {ids + prompt, static_cast<size_t>(completion)});
     std::copy(ids + prompt, ids + prompt + completion,
               targets.data<int64_t>() + r * columns + prompt - 1);
+    lengths.push_back(prompt + completion);
   }
-  batch.tensors = {{keys::kInputIds, input_ids}, {keys::kTargets, targets}};
+  batch.tensors = {{keys::kInputIds, input_ids},
+                   {keys::kTargets, targets},
+                   {keys::kTokenMask, TokenMask(lengths, columns)}};
   if (!has_reference()) return batch;
   const Tensor reference = Empty({batch.rows}, DType::kFloat64);
   for (int64_t r = 0; r < batch.rows; ++r) {

@@ -83,6 +83,8 @@ TEST_F(PreferenceDatasetTest, RowsArePairsOfAPromptWithItsCompletions) {
   EXPECT_EQ(Row(ids, 1), Bytes("abe", {kEos, 0}));
   EXPECT_EQ(Row(ids, 2), Bytes("f", {kEos, 0, 0, 0}));
   EXPECT_EQ(Row(ids, 3), Bytes("fgh", {kEos, 0}));
+  EXPECT_EQ(batch.at(keys::kTokenMask).ToVector<int32_t>(),
+            (std::vector<int32_t>{1, 1, 1, 1, 1, 1, 1, 1, 1, 0, 1, 1, 0, 0, 0, 1, 1, 1, 1, 0}));
   const Tensor& targets = batch.at(keys::kTargets);
   EXPECT_EQ(Row(targets, 0), (std::vector<int64_t>{kNone, 'c', 'd', kEos, kNone}));
   EXPECT_EQ(Row(targets, 1), (std::vector<int64_t>{kNone, 'e', kEos, kNone, kNone}));

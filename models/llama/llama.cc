@@ -13,6 +13,7 @@
 #include "nn/norm.h"
 #include "nn/sequence_share.h"
 #include "nn/transformer_block.h"
+#include "ops/elementwise/elementwise.h"
 
 namespace tessera::models {
 namespace {
@@ -151,7 +152,10 @@ BlockKeys Llama::keys_of_block(int block) const {
     return head;
   }
   BlockKeys layer = TransformerBlockKeys({keys::kAttentionMask, keys::kDocumentIds});
-  if (config_.experts.In(static_cast<size_t>(block - 1))) layer.may_take.Add(keys::kRouterSums);
+  if (config_.experts.In(static_cast<size_t>(block - 1))) {
+    layer.may_take.Add(keys::kRouterSums);
+    layer.may_take.Add(keys::kTokenMask);
+  }
   return layer;
 }
 
@@ -198,6 +202,19 @@ Bundle Llama::Embed(Bundle in, const RunOptions& options) const {
   return in;
 }
 
+namespace {
+
+// Which tokens a balance of experts is of: 0 are not. Undefined: all of them.
+Tensor CountedTokens(const Bundle& in) {
+  for (const TensorKey& key : {keys::kAttentionMask, keys::kTokenMask}) {
+    if (in.has(key)) return in.at(key);
+  }
+  if (!in.has(keys::kDocumentIds)) return Tensor();
+  return Compare(in.at(keys::kDocumentIds), 0.0, Comparison::kGreaterEqual);
+}
+
+}  // namespace
+
 Bundle Llama::RunLayer(int layer, Bundle in, const RunOptions& options) const {
   nn::AttentionMasks masks = MasksOf(in);
   masks.rotary_positions = in.at(keys::kPositionIds);
@@ -208,7 +225,7 @@ Bundle Llama::RunLayer(int layer, Bundle in, const RunOptions& options) const {
   RunOptions counting = options;
   counting.context.routings = &routings;
   Bundle out = RunTransformerBlock(block, masks, std::move(in), counting, layer);
-  Tensor mask = out.get(keys::kAttentionMask);
+  Tensor mask = CountedTokens(out);
   const nn::SequenceShare share = nn::GatheredTokens(build(), options.context);
   if (mask.defined() && !share.is_whole()) mask = TakeRuns(mask, 1, share.runs);
   const Group ranks = share.is_whole() ? nullptr : build().context_parallel;

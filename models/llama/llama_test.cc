@@ -186,14 +186,19 @@ TEST_P(LlamaTest, PaddingBehindChangesNothing) {
   const auto model = Build();
   const Tensor ids = RandomIndices({1, 5}, kVocabulary, 3);
   const Bundle plain = model->Run({{keys::kInputIds, ids}}, {});
-  const Bundle padded =
-      model->Run({{keys::kInputIds, Pad(ids, 1, 0, 2, 1)},
-                  {keys::kAttentionMask, Pad(Full({1, 5}, 1, DType::kInt64), 1, 0, 2, 0)}},
-                 {});
-  ExpectClose(Slice(padded.at(keys::kLogits), 1, 0, 5), plain.at(keys::kLogits), 1e-6, "padded");
-  ASSERT_EQ(padded.has(keys::kAuxiliaryLoss), plain.has(keys::kAuxiliaryLoss));
-  if (plain.has(keys::kAuxiliaryLoss)) {
-    ExpectClose(padded.at(keys::kAuxiliaryLoss), plain.at(keys::kAuxiliaryLoss), 1e-6, "balance");
+  // A user's mask, and what datasets say.
+  const Tensor real = Pad(Full({1, 5}, 1, DType::kInt32), 1, 0, 2, 0);
+  const Tensor document = Pad(Full({1, 5}, 0, DType::kInt32), 1, 0, 2, -1);
+  for (const auto& [key, tensor] :
+       {std::pair(keys::kAttentionMask, real), std::pair(keys::kTokenMask, real),
+        std::pair(keys::kDocumentIds, document)}) {
+    const std::string name(key.name());
+    const Bundle padded = model->Run({{keys::kInputIds, Pad(ids, 1, 0, 2, 1)}, {key, tensor}}, {});
+    ExpectClose(Slice(padded.at(keys::kLogits), 1, 0, 5), plain.at(keys::kLogits), 1e-6, name);
+    ASSERT_EQ(padded.has(keys::kAuxiliaryLoss), plain.has(keys::kAuxiliaryLoss)) << name;
+    if (plain.has(keys::kAuxiliaryLoss)) {
+      ExpectClose(padded.at(keys::kAuxiliaryLoss), plain.at(keys::kAuxiliaryLoss), 1e-6, name);
+    }
   }
 }
 
