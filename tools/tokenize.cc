@@ -33,6 +33,7 @@ struct TokenizeFlags {
   std::string json_key = "text";
   bool print_ids = false;
   bool print_text = false;
+  bool no_bos = false;
   bool no_eos = false;
 };
 
@@ -92,8 +93,9 @@ Status RunTokenize(const TokenizeFlags& flags) {
   if (flags.print_ids) return PrintIds(*tokenizer, flags.input);
   TESSERA_ASSIGN_OR_RETURN(
       const data::TokenizeResult result,
-      data::TokenizeToIndexedDataset(*tokenizer, flags.input, flags.output,
-                                     {.input = input, .append_eos = !flags.no_eos}));
+      data::TokenizeToIndexedDataset(
+          *tokenizer, flags.input, flags.output,
+          {.input = input, .prepend_begin = !flags.no_bos, .append_eos = !flags.no_eos}));
   std::string report =
       Concat(flags.output, ".bin, ", flags.output, ".idx: ", WithThousands(result.num_tokens),
              " tokens in ", WithThousands(result.num_documents), " documents",
@@ -135,6 +137,8 @@ void AddTokenizeCommand(CLI::App& app, CommandState& state) {
            "print each conversation of --chat as a JSON string, one per line")
       .Add("json_key", &F::json_key, "member or column of records that holds the text",
            {.type = "KEY"})
+      .Add("no_bos", &F::no_bos,
+           "no token before each document that the tokenizer has before a text (Llama's <s>)")
       .Add("no_eos", &F::no_eos, "no end-of-text token after each document");
   command->footer(
       "Examples:\n"

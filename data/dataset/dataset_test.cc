@@ -387,6 +387,43 @@ TEST_F(DatasetTest, ManyDocumentsKeepTheirOrderOnAnyNumberOfThreads) {
   EXPECT_EQ(Get("many1.idx"), Get("many3.idx"));
 }
 
+// As LlamaTokenizer's files: <s> before a text. Of BERT's, [CLS] is the tasks' to place.
+TEST_F(DatasetTest, DocumentsBeginAsTheTokenizersTexts) {
+  const auto tokenizer = [&](const std::string& name, const std::string& first) {
+    Put(name + "/tokenizer.json", R"({"added_tokens": [{"id": 2, "content": ")" + first +
+                                      R"(", "special": true}],
+            "model": {"type": "WordLevel", "vocab": {"a": 0, "b": 1, ")" +
+                                      first + R"(": 2},
+                      "unk_token": "a"},
+            "pre_tokenizer": {"type": "Whitespace"},
+            "post_processor": {"type": "TemplateProcessing",
+              "single": [{"SpecialToken": {"id": ")" +
+                                      first + R"(", "type_id": 0}},
+                         {"Sequence": {"id": "A", "type_id": 0}}],
+              "pair": [{"Sequence": {"id": "A", "type_id": 0}},
+                       {"Sequence": {"id": "B", "type_id": 1}}],
+              "special_tokens": {")" + first +
+                                      R"(": {"id": ")" + first + R"(", "ids": [2], "tokens": [")" +
+                                      first + R"("]}}}})");
+    auto loaded = LoadTokenizer(Path(name));
+    EXPECT_TRUE(loaded.ok()) << loaded.status();
+    return *std::move(loaded);
+  };
+  Put("in/1.txt", "b a");
+  Put("in/2.txt", "b");
+  const auto llama = tokenizer("llama", "<s>");
+  EXPECT_EQ(llama->text_begin(), std::vector<int32_t>{2});
+  const auto tokens = [&](const Tokenizer& with, const TokenizeOptions& options) {
+    EXPECT_TRUE(TokenizeToIndexedDataset(with, {Path("in")}, Path("t"), options).ok());
+    return All(*Open("t"));
+  };
+  EXPECT_EQ(tokens(*llama, {}), (Wide{2, 1, 0, 2, 1}));
+  EXPECT_EQ(tokens(*llama, {.prepend_begin = false}), (Wide{1, 0, 1}));
+  const auto bert = tokenizer("bert", "[CLS]");
+  ASSERT_EQ(bert->cls_id(), 2);
+  EXPECT_EQ(bert->text_begin(), std::vector<int32_t>());
+}
+
 TEST_F(DatasetTest, FilesAreReusedWhileNothingChanged) {
   const std::string input = Put("in.txt", "abc");
   const ByteTokenizer tokenizer;

@@ -17,8 +17,8 @@ constexpr size_t kBatchBytes = 4 << 20;
 class DocumentEncoder {
  public:
   DocumentEncoder(const Tokenizer& tokenizer, const TokenizeOptions& options,
-                  IndexedDatasetWriter* writer)
-      : tokenizer_(tokenizer), options_(options), writer_(writer) {}
+                  std::vector<int32_t> begin, IndexedDatasetWriter* writer)
+      : tokenizer_(tokenizer), options_(options), begin_(std::move(begin)), writer_(writer) {}
 
   Status Add(std::string_view text) {
     if (text.size() > kBatchBytes / 8) {
@@ -43,7 +43,9 @@ class DocumentEncoder {
 
  private:
   std::vector<int32_t> Encode(std::string_view text) const {
-    std::vector<int32_t> ids = tokenizer_.Encode(text, {.parse_special = options_.parse_special});
+    std::vector<int32_t> ids = begin_;
+    const auto encoded = tokenizer_.Encode(text, {.parse_special = options_.parse_special});
+    ids.insert(ids.end(), encoded.begin(), encoded.end());
     if (options_.append_eos && tokenizer_.eos_id()) ids.push_back(*tokenizer_.eos_id());
     return ids;
   }
@@ -56,6 +58,7 @@ class DocumentEncoder {
 
   const Tokenizer& tokenizer_;
   const TokenizeOptions& options_;
+  const std::vector<int32_t> begin_;
   IndexedDatasetWriter* writer_;
   std::vector<std::string> waiting_;
   size_t waiting_bytes_ = 0;
@@ -87,8 +90,11 @@ StatusOr<TokenizeResult> TokenizeToIndexedDataset(const Tokenizer& tokenizer,
                     {"parse_special", options.parse_special},
                     {"format", static_cast<int>(options.input.format)},
                     {"json_key", ReplaceInvalidUtf8(options.input.json_key)}});
+  const std::vector<int32_t> begin =
+      options.prepend_begin ? tokenizer.text_begin() : std::vector<int32_t>();
+  if (!begin.empty()) made_from["begin"] = begin;
   const auto encode = [&](IndexedDatasetWriter* writer) -> StatusOr<nlohmann::json> {
-    DocumentEncoder encoder(tokenizer, options, writer);
+    DocumentEncoder encoder(tokenizer, options, begin, writer);
     TESSERA_RETURN_IF_ERROR(ForEachDocument(
         files, options.input,
         [&](std::string_view text, const std::string&) { return encoder.Add(text); }));

@@ -50,14 +50,8 @@ Json Joined(const Json& a, const Json& b) {
 
 }  // namespace
 
-PreferenceEncoder::PreferenceEncoder(const Tokenizer& tokenizer) : tokenizer_(tokenizer) {
-  const RowTemplate* const row = tokenizer.row_template(/*pair=*/false);
-  if (row != nullptr) {
-    for (const RowTemplate::Item& item : row->items) {
-      if (item.id == RowTemplate::kFirst) break;
-      begin_.push_back(item.id);
-    }
-  }
+PreferenceEncoder::PreferenceEncoder(const Tokenizer& tokenizer)
+    : tokenizer_(tokenizer), begin_(tokenizer.text_begin()) {
   StatusOr<ChatFormat> format = ChatFormat::OfTokenizer(tokenizer);
   if (format.ok()) {
     chats_ = *std::move(format);

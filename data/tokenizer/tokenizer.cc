@@ -17,6 +17,17 @@ std::optional<RowTemplate> RowTemplate::Of(
   return row;
 }
 
+std::vector<int32_t> Tokenizer::text_begin() const {
+  std::vector<int32_t> begin;
+  const RowTemplate* const row = row_template(/*pair=*/false);
+  if (row == nullptr) return begin;
+  for (const RowTemplate::Item& item : row->items) {
+    if (item.id == RowTemplate::kFirst || item.id == cls_id_) break;
+    begin.push_back(item.id);
+  }
+  return begin;
+}
+
 std::string Tokenizer::Decode(std::span<const int32_t> ids, const DecodeOptions& options) const {
   std::string out;
   for (const int32_t id : ids) {

@@ -127,6 +127,9 @@ class Tokenizer {
     const std::optional<RowTemplate>& row = pair ? pair_row_ : single_row_;
     return row ? &*row : nullptr;
   }
+  // The tokens before a text in its row: what begins texts that are learnt from (Llama's <s>). None
+  // where that is cls, which tasks of encoders place themselves.
+  std::vector<int32_t> text_begin() const;
   // Whether a prompt is a row as well, special tokens included; else it is its text alone.
   bool prompts_are_rows() const { return prompts_are_rows_; }
 

@@ -29,7 +29,8 @@ StatusOr<TaskData> Open(const TaskInput& input) {
   if (options.reset_at_documents && !options.packing) {
     return InvalidArgument("reset_at_documents is set, which needs packing (it is false)");
   }
-  TESSERA_ASSIGN_OR_RETURN(const TextParts text, OpenRunningText(input));
+  TESSERA_ASSIGN_OR_RETURN(const TextParts text,
+                           OpenRunningText(input, DocumentBegin::kTokenizers));
   TaskData data;
   for (const auto& [part, to] :
        {std::pair(&text.train, &data.train), {&text.validation, &data.validation}}) {

@@ -12,12 +12,14 @@ namespace {
 using data::IndexedDataset;
 
 StatusOr<std::shared_ptr<const IndexedDataset>> OpenTokens(const TaskInput& input,
+                                                           DocumentBegin begin,
                                                            const std::string& path,
                                                            const std::string& name) {
   if (const auto prefix = data::IndexedDatasetPrefix(path)) return IndexedDataset::Open(*prefix);
   TESSERA_ASSIGN_OR_RETURN(const data::Tokenizer* const tokenizer, input.NeedTokenizer());
   TESSERA_RETURN_IF_ERROR(MakeDirectories(input.cache));
   data::TokenizeOptions options;
+  options.prepend_begin = begin == DocumentBegin::kTokenizers;
   TESSERA_ASSIGN_OR_RETURN(const auto keys, input.config.Part<RunningTextOptions>());
   options.input.json_key = keys.json_key;
   options.reuse = !input.config.overwrite_cache;
@@ -54,12 +56,12 @@ StatusOr<std::shared_ptr<const data::TokenDataset>> Windows(const TextPart& text
   return std::shared_ptr<const data::TokenDataset>(std::move(blend));
 }
 
-StatusOr<TextParts> OpenRunningText(const TaskInput& input) {
+StatusOr<TextParts> OpenRunningText(const TaskInput& input, DocumentBegin begin) {
   const RunConfig& config = input.config;
   TextPart all;
   for (size_t i = 0; i < input.sources.size(); ++i) {
     const std::string name = input.evaluation ? "val" : "train";
-    TESSERA_ASSIGN_OR_RETURN(auto tokens, OpenTokens(input, input.sources[i].path,
+    TESSERA_ASSIGN_OR_RETURN(auto tokens, OpenTokens(input, begin, input.sources[i].path,
                                                      i == 0 ? name : Concat(name, "-", i)));
     // Without weights the streams are mixed by their sizes.
     all.weights.push_back(
@@ -73,7 +75,7 @@ StatusOr<TextParts> OpenRunningText(const TaskInput& input) {
   }
   parts.train = all;
   if (!config.Validation().empty()) {
-    TESSERA_ASSIGN_OR_RETURN(auto tokens, OpenTokens(input, config.Validation(), "val"));
+    TESSERA_ASSIGN_OR_RETURN(auto tokens, OpenTokens(input, begin, config.Validation(), "val"));
     parts.validation.streams = {std::move(tokens)};
     parts.validation.weights = {1};
   } else if (config.val_fraction > 0) {

@@ -73,8 +73,12 @@ StatusOr<std::shared_ptr<const data::TokenDataset>> Windows(const TextPart& text
                                                             const TaskInput& input,
                                                             const WindowOptions& options = {});
 
+// What stands before each document of text.
+enum class DocumentBegin { kNothing, kTokenizers };  // data::Tokenizer::text_begin
+
 // Opens what is tokenised already, and tokenises text into the task's cache.
-StatusOr<TextParts> OpenRunningText(const TaskInput& input);
+StatusOr<TextParts> OpenRunningText(const TaskInput& input,
+                                    DocumentBegin begin = DocumentBegin::kNothing);
 
 // TaskKind::tokenizer_text of these tasks.
 TokenizerText RunningTokenizerText(const RunConfig& config);
