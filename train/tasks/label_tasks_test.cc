@@ -357,6 +357,31 @@ TEST_F(LabelTasksTest, PicturesOfTwoKinds) {
   ExpectContains(Failure(config), "neftune_noise_alpha");
 }
 
+// Transformers' Trainer tells ViT the rows of a step, and BERT those of a micro-batch.
+TEST_F(LabelTasksTest, TheTrainersLossIsAMeanOfRowsWhereTheModelTakesTheirNumber) {
+  Put("idx/train-images-idx3-ubyte", IdxImages(4));
+  Put("idx/train-labels-idx1-ubyte", IdxLabels(4));
+  const auto loss = [&](RunConfig config, const std::string& average) {
+    config.batch_size = 3;
+    config.gradient_accumulation_steps = 2;
+    config.join_epochs = false;  // the second micro-batch has one row
+    config.val_fraction = 0;
+    config.max_steps = 1;
+    config.loss_average = average;
+    config.out = Path("run");
+    config.overwrite = true;
+    return Train(config).loss;
+  };
+  RunConfig vit = Config("vit-mini", Path("idx"));
+  vit.config_overrides = kSmallVit;
+  EXPECT_EQ(loss(vit, "trainer"), loss(vit, "targets"));
+  EXPECT_NE(loss(vit, "trainer"), loss(vit, "micro_batches"));
+  RunConfig bert = ReviewRun();
+  bert.data = {Reviews("four.tsv", 4)};
+  EXPECT_EQ(loss(bert, "trainer"), loss(bert, "micro_batches"));
+  EXPECT_NE(loss(bert, "trainer"), loss(bert, "targets"));
+}
+
 TEST_F(LabelTasksTest, ClozeLearnsWhichWordsFillTheBlank) {
   std::string text = "sentence\tlabel\n";
   for (int i = 0; i < 120; ++i) {
