@@ -278,6 +278,7 @@ Answer RemoteAnswerOf(RemoteModel remote) {
     ordered_json body = remote.fields;
     body["messages"] = chat.messages;
     if (!chat.tools->is_null()) body["tools"] = chat.tools;
+    if (!chat.variables->empty()) body[data::kTemplateVariables] = chat.variables;
     body["seed"] = body.value("seed", uint64_t{0}) + turn;
     std::string text;
     TESSERA_RETURN_IF_ERROR(

@@ -109,8 +109,8 @@ struct TaskData {
   Objective objective;
   // What the data ask of the model: keys that replace those of its configuration.
   JsonMember model_changes = JsonMember::Object();
-  // Whether the head is made for this data: of a folder's weights, a head of another shape, or one
-  // that is missing, is initialised.
+  // Whether the head is made for this data: one that a folder's weights lack is initialised, and
+  // one of another shape where ignore_mismatched_sizes says so.
   bool replaces_head = false;
   // Files that belong into the trained model's folder, by name.
   std::vector<std::pair<std::string, std::string>> files = {};

@@ -172,6 +172,34 @@ TEST_F(ChatFormatTest, ConversationsOfEveryForm) {
             "\n");
 }
 
+// Whatever the form of the record, a template may ask for what stands beside the conversation.
+TEST_F(ChatFormatTest, RecordsHaveTemplateVariables) {
+  Put("chat_template.jinja",
+      "{% for m in messages %}{{ m.content }}{% endfor %}"
+      "{% if enable_thinking is defined and not enable_thinking %}|quick{% endif %}");
+  const auto format = ChatFormat::OfFolder(root_);
+  ASSERT_TRUE(format.ok()) << Message(format.status());
+  for (const std::string form :
+       {R"("messages": [{"role": "user", "content": "Hi"}])",
+        R"("conversations": [{"from": "human", "value": "Hi"}])", R"("instruction": "Hi")"}) {
+    std::string texts;
+    const auto record = [&](const std::string& more) { return "{" + form + more + "}\n"; };
+    const Status read = ForEachConversation(
+        Put("chats.jsonl", record(R"(, "chat_template_kwargs": {"enable_thinking": false})") +
+                               record("") +
+                               record(R"(, "chat_template_kwargs": {"enable_thinking": true})") +
+                               record(R"(, "chat_template_kwargs": null)")),
+        [&](const Conversation& chat, const std::string&) {
+          const auto rendering = format->Render(chat);
+          EXPECT_TRUE(rendering.ok()) << Message(rendering.status());
+          if (rendering.ok()) texts += rendering->text + "\n";
+          return OkStatus();
+        });
+    EXPECT_TRUE(read.ok()) << Message(read);
+    EXPECT_EQ(texts, "Hi|quick\nHi\nHi\nHi\n");
+  }
+}
+
 TEST_F(ChatFormatTest, BadRecordsAreNamed) {
   const auto failure = [&](const std::string& text) {
     const std::string path = Put("chats.jsonl", text);
@@ -204,6 +232,11 @@ TEST_F(ChatFormatTest, BadRecordsAreNamed) {
             ":1: 'system' must be a text");
   EXPECT_EQ(failure(R"({"conversations": [{"from": "gpt", "value": "x"}], "tools": "["})"),
             ":1: 'tools': not valid JSON at byte 2");
+  const std::string good = R"({"messages": [{"role": "user", "content": "x"}])";
+  EXPECT_EQ(failure(good + "}\n" + good + R"(, "chat_template_kwargs": [1]})"),
+            ":2: 'chat_template_kwargs' must be an object");
+  EXPECT_EQ(failure(good + R"(, "chat_template_kwargs": {"tools": []}})"),
+            ":1: 'chat_template_kwargs' must not have 'tools', which the template is given anyway");
   EXPECT_EQ(failure(R"({"instruction": 3})"), ":1: 'instruction' must be a text");
   EXPECT_EQ(failure(R"({"instruction": "a", "history": ["b"]})"),
             ":1: 'history' must be a list of [question, answer]");

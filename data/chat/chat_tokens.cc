@@ -94,7 +94,7 @@ StatusOr<std::vector<Rendering::Span>> AddedSpans(const ChatFormat& format,
                                                   const Conversation& chat,
                                                   std::string_view whole) {
   std::vector<Rendering::Span> spans;
-  Conversation part = {.tools = chat.tools};
+  Conversation part = {.tools = chat.tools, .variables = chat.variables};
   for (size_t k = 0; k < chat.messages->size(); ++k) {
     const Json& message = chat.messages[k];
     if (!IsAssistants(message)) {

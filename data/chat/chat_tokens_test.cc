@@ -112,6 +112,12 @@ TEST_F(ChatTokensTest, OtherTemplatesTellTheAnswersByWhatTheyAdd) {
             std::vector<int32_t>(
                 whole->ids.begin(),
                 whole->ids.begin() + static_cast<std::ptrdiff_t>(whole->answers[1].begin)));
+  // The parts of a conversation are written with its variables.
+  Load(path, "{{ mood }}{% for m in messages %}{{ m.content + eos_token }}{% endfor %}");
+  const auto moody = TokenizeChat(*format_, *tokenizer_,
+                                  {.messages = Turns(), .variables = Json{{"mood", "good"}}});
+  ASSERT_TRUE(moody.ok()) << Message(moody.status());
+  EXPECT_EQ(moody->answers.size(), 2u);
   // A blank before the answer goes with its first word; nothing is behind it.
   Load(path,
        "{% for m in messages %}{% if m.role == 'assistant' %}{{ ' ' + m.content + eos_token }}"

@@ -163,9 +163,8 @@ StatusOr<Conversation> FromAlpaca(const Json& record, const std::string& where) 
   return chat;
 }
 
-}  // namespace
-
-StatusOr<Conversation> ConversationOf(const Json& record, const std::string& where) {
+// Of a record in any of the forms, without its template variables.
+StatusOr<Conversation> FromRecord(const Json& record, const std::string& where) {
   if (record.is_object() && Has(record, "messages")) {
     TESSERA_RETURN_IF_ERROR(CheckMessages(record["messages"], where));
     Conversation chat = {.messages = record["messages"]};
@@ -179,29 +178,36 @@ StatusOr<Conversation> ConversationOf(const Json& record, const std::string& whe
   return InvalidArgument(where, ": has none of 'messages', 'conversations' and 'instruction'");
 }
 
+}  // namespace
+
+StatusOr<Conversation> ConversationOf(const Json& record, const std::string& where) {
+  TESSERA_ASSIGN_OR_RETURN(Conversation chat, FromRecord(record, where));
+  TESSERA_ASSIGN_OR_RETURN(chat.variables, TemplateVariablesOfRecord(record, where));
+  return chat;
+}
+
 StatusOr<Conversation> ParseConversation(std::string_view text, const std::string& where) {
   TESSERA_ASSIGN_OR_RETURN(Json record, ParseOrderedJson(text, where));
   if (record.is_array()) record = {{"messages", std::move(record)}};
   if (!record.is_object()) return InvalidArgument(where, ": neither an object nor a list");
-  TESSERA_ASSIGN_OR_RETURN(Conversation chat, ConversationOf(record, where));
-  if (const auto given = record.find(kTemplateVariables); given != record.end()) {
-    auto variables = TemplateVariablesOf(*given);
-    if (!variables.ok()) {
-      return InvalidArgument(where, ": '", kTemplateVariables, "': ", Message(variables.status()));
-    }
-    chat.variables = *std::move(variables);
-  }
-  return chat;
+  return ConversationOf(record, where);
 }
 
 StatusOr<Json> TemplateVariablesOf(const Json& given) {
   if (!given.is_object()) return InvalidArgument("must be an object");
   for (const char* own : {"messages", "tools", "add_generation_prompt"}) {
     if (given.contains(own)) {
-      return InvalidArgument("'", own, "' is what the request itself says");
+      return InvalidArgument("must not have '", own, "', which the template is given anyway");
     }
   }
   return given;
+}
+
+StatusOr<Json> TemplateVariablesOfRecord(const Json& record, const std::string& where) {
+  if (!Has(record, kTemplateVariables)) return Json::object();
+  auto variables = TemplateVariablesOf(record[kTemplateVariables]);
+  if (variables.ok()) return variables;
+  return InvalidArgument(where, ": '", kTemplateVariables, "' ", Message(variables.status()));
 }
 
 }  // namespace tessera::data

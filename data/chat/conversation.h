@@ -14,7 +14,8 @@
 //               these; calls and tools may be JSON in a text
 //   Alpaca's    {"instruction": "...", "input": "...", "output": "...", "history": [[q, a], ...],
 //               "system": "..."}; input is behind the instruction on a line of its own
-// Keys stay in their order, which templates that print tools show.
+// Each may have "chat_template_kwargs", what else its template may ask for. Keys stay in their
+// order, which templates that print tools show.
 #ifndef TESSERA_DATA_CHAT_CONVERSATION_H_
 #define TESSERA_DATA_CHAT_CONVERSATION_H_
 
@@ -35,16 +36,19 @@ struct Conversation {
   OrderedJsonMember variables = OrderedJsonMember::Object();
 };
 
-// `where` begins messages: path:line or path[index].
+// With the record's template variables. `where` begins messages: path:line or path[index].
 StatusOr<Conversation> ConversationOf(const nlohmann::ordered_json& record,
                                       const std::string& where);
 
-// What a request gives the template beside the conversation, an object under this key:
-// {"chat_template_kwargs": {"enable_thinking": false}}.
+// What a record or a request gives the template beside the conversation, an object under this key:
+// {"chat_template_kwargs": {"enable_thinking": false}}. The first checks such an object, the second
+// finds it in a record, which may have none.
 inline constexpr char kTemplateVariables[] = "chat_template_kwargs";
 StatusOr<nlohmann::ordered_json> TemplateVariablesOf(const nlohmann::ordered_json& given);
+StatusOr<nlohmann::ordered_json> TemplateVariablesOfRecord(const nlohmann::ordered_json& record,
+                                                           const std::string& where);
 
-// Of a text: such a record, which may have template variables, or the list of its messages alone.
+// Of a text: such a record, or the list of its messages alone.
 StatusOr<Conversation> ParseConversation(std::string_view text, const std::string& where);
 
 }  // namespace tessera::data

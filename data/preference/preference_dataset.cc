@@ -65,7 +65,7 @@ StatusOr<std::shared_ptr<PreferenceDataset>> PreferenceDataset::Open(
     const PreferenceOptions& options) {
   const PreferenceEncoder encoder(tokenizer);
   TESSERA_ASSIGN_OR_RETURN(nlohmann::json made_from, DescribeFiles({path}));
-  made_from.update({{"layout", "preferences 1"},
+  made_from.update({{"layout", "preferences 2"},
                     {"tokenizer", tokenizer.Fingerprint()},
                     {"chat_template", encoder.chat_fingerprint()},
                     {"max_length", options.max_length}});

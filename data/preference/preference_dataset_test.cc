@@ -154,6 +154,24 @@ TEST_F(PreferenceDatasetTest, ConversationsAreTheTemplates) {
   EXPECT_TRUE(Failure(explicit_prompt).starts_with(root_ + "/bad.jsonl:1: is a conversation; "));
 }
 
+// Of the prompt and of both completions.
+TEST_F(PreferenceDatasetTest, TemplatesAreGivenTheRecordsVariables) {
+  PutTemplate("{{ mood }}{% for m in messages %}{{ m.content }}{% endfor %}");
+  const std::string pair = R"("prompt": [{"role": "user", "content": "p"}],)"
+                           R"( "chosen": [{"role": "assistant", "content": "c"}],)"
+                           R"( "rejected": [{"role": "assistant", "content": "r"}])";
+  const auto pairs =
+      Open(Put("pairs.jsonl", "{" + pair + R"(, "chat_template_kwargs": {"mood": "good"}})" +
+                                  "\n{" + pair + "}\n"));
+  ASSERT_TRUE(pairs.ok()) << Message(pairs.status());
+  const Tensor ids = BatchOfAll(**pairs).at(keys::kInputIds);
+  EXPECT_EQ(Row(ids, 0), Bytes("goodpc"));
+  EXPECT_EQ(Row(ids, 1), Bytes("goodpr"));
+  EXPECT_EQ(Row(ids, 2), Bytes("pc", {0, 0, 0, 0}));
+  EXPECT_EQ(Failure("{" + pair + "}\n{" + pair + R"(, "chat_template_kwargs": "mood"})"),
+            root_ + "/bad.jsonl:2: 'chat_template_kwargs' must be an object");
+}
+
 TEST_F(PreferenceDatasetTest, RefusesInOneLine) {
   const std::string good = "{\"prompt\": \"a\", \"chosen\": \"b\", \"rejected\": \"c\"}\n";
   const std::string file = root_ + "/bad.jsonl";

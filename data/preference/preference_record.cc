@@ -102,6 +102,7 @@ StatusOr<EncodedPair> PreferenceEncoder::EncodeMessages(const Json& record,
   if (!chats_) return InvalidArgument(where, ": is a conversation; ", no_chats_);
   Conversation chat;
   if (Has(record, "tools")) chat.tools = record["tools"];
+  TESSERA_ASSIGN_OR_RETURN(chat.variables, TemplateVariablesOfRecord(record, where));
   std::array<Json, 2> whole;
   if (Has(record, kPrompt)) {
     TESSERA_RETURN_IF_ERROR(CheckMember(record, kPrompt, /*messages=*/true, where));

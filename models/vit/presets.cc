@@ -139,6 +139,7 @@ Family MakeFamily() {
   family.check_inputs = CheckInputs;
   family.is_head = IsHead;
   family.leave_out_pooler = LeaveOutPooler;
+  family.loss_takes_num_items = true;
   return family;
 }
 

@@ -16,6 +16,8 @@
 #include "dist/pipeline/partition.h"
 #include "models/family.h"
 #include "models/hub/load_model.h"
+#include "models/hub/match_entries.h"
+#include "models/hub/weight_files.h"
 #include "models/open/describe_model.h"
 #include "nlohmann/json.hpp"
 #include "train/ranks/agreement.h"
@@ -245,11 +247,38 @@ Status CountParameters(Plan* plan) {
   return OkStatus();
 }
 
+// A head that the folder's weights have in another shape than the data ask for was trained, and is
+// replaced where that is asked for. (What else does not fit is refused when it is loaded.)
+Status CheckTrainedHead(const Plan& plan) {
+  const RunSetup& setup = plan.setup;
+  const std::string& folder = plan.base.folder;
+  const bool keeps = setup.data.replaces_head && !setup.config.ignore_mismatched_sizes;
+  if (!keeps || !IsDirectory(folder) || !models::WeightFiles::Exist(folder)) return OkStatus();
+  nn::BuildContext dry;
+  dry.device = Device::Meta();
+  dry.initialise = false;
+  TESSERA_ASSIGN_OR_RETURN(const auto model, models::BuildModel(plan.base.config, dry));
+  TESSERA_ASSIGN_OR_RETURN(const models::WeightFiles weights, models::WeightFiles::Open(folder));
+  std::vector<nn::Parameter*> fresh;
+  if (!models::MatchEntries(*model, weights, &fresh).ok()) return OkStatus();
+  for (const nn::Parameter* parameter : fresh) {
+    const std::string name = weights.wrapper() + parameter->name;
+    const models::WeightEntry* const entry = weights.Find(name);
+    if (entry == nullptr) continue;
+    return InvalidArgument(
+        weights.PathOf(name), ": tensor '", name, "' of the head has shape ",
+        Shape(entry->shape.begin(), entry->shape.end()), ", and the labels of the data ask for ",
+        parameter->placement.global_shape(), "; --ignore-mismatched-sizes true makes a new head");
+  }
+  return OkStatus();
+}
+
 // The model's configuration is then the one that is built.
 Status ApplyData(Plan* plan) {
   plan->base.Change(*plan->setup.data.model_changes);
   plan->shape.reset();
-  return CountParameters(plan);
+  TESSERA_RETURN_IF_ERROR(CountParameters(plan));
+  return CheckTrainedHead(*plan);
 }
 
 // Collective over the mesh's world.

@@ -97,7 +97,7 @@ StatusOr<TaskData> Open(const TaskInput& input) {
   TESSERA_ASSIGN_OR_RETURN(data.objective.class_weights,
                            ClassWeights(keys.class_weights, options.label_names, train->labels()));
   data.objective.metrics = TopMetrics(std::ssize(options.label_names));
-  PredictNames(options.label_names, &data.objective);
+  PredictNames(NamesAfterTraining(input, data, options.label_names), &data.objective);
   data.files = {{"preprocessor_config.json", processor.config().ToJson().dump(2) + "\n"}};
   data::ImageClassificationOptions plain = options;  // evaluations see pictures as they are
   plain.random_crop = false;

@@ -33,27 +33,29 @@ std::vector<std::string> ModelLabels(const nlohmann::json& model,
                                      const std::vector<std::string>& found) {
   const std::vector<std::string> names = models::LabelNames(model);
   if (Contains(names, found)) return names;
-  // Without names of its own a model's labels are their numbers.
-  const bool named = !names.empty() && names[0] != "LABEL_0";
-  const std::vector<std::string> numbers = Numbers(named ? 0 : names.size());
-  if (Contains(numbers, found)) return numbers;
+  const std::vector<std::string> ids = Numbers(names.size());
+  if (Contains(ids, found)) return ids;
   return {};
 }
 
 std::vector<std::string> ChooseLabels(const TaskInput& input, const std::vector<std::string>& found,
                                       TaskData* data) {
-  const bool has_names = input.model.contains("id2label");
-  if (has_names) {
+  data->replaces_head = true;  // a folder without this head gets one
+  if (input.model.contains("id2label")) {
+    const std::vector<std::string> names = models::LabelNames(input.model);
     const std::vector<std::string> known = ModelLabels(input.model, found);
-    if (!known.empty()) {
-      data->replaces_head = true;  // a folder without this head gets one of these labels
-      return known;
-    }
+    const bool named = !names.empty() && names[0] != "LABEL_0";
+    const bool few_ids = named && known != names && found.size() < known.size();
+    if (!known.empty() && !few_ids) return known;
   }
   models::SetLabels(found, &*data->model_changes);
   data->model_changes["num_labels"] = nullptr;
-  data->replaces_head = true;
   return found;
+}
+
+std::vector<std::string> NamesAfterTraining(const TaskInput& input, const TaskData& data,
+                                            const std::vector<std::string>& names) {
+  return data.model_changes->contains("id2label") ? names : models::LabelNames(input.model);
 }
 
 StatusOr<std::vector<std::string>> LabelsForEvaluation(const TaskInput& input,

@@ -53,16 +53,22 @@ struct TableOptions : LabelOptions {
   }
 };
 
-// The names of a model's labels that data with the names `found` can use: the model's own where it
-// has them all, "0", "1", ... where the data numbers them; empty where the model's do not fit.
+// What data with the labels `found` call a model's labels: the names that the model has for them,
+// or, where the data have ids, "0", "1", ...; empty where neither has them all.
 std::vector<std::string> ModelLabels(const nlohmann::json& model,
                                      const std::vector<std::string>& found);
 
-// The label set of training data `found`: the model's where it fits, else the data's own, for which
-// the head is made afresh (data->model_changes, data->replaces_head).
+// What training data with the labels `found` call the labels to be learnt, in order of their ids:
+// the model's, which keep their names, where these fit; else the data's own, which become the
+// model's and for which a head is made (data->model_changes, data->replaces_head). Ids of a model
+// whose labels have names fit where all of them are found: ten digits are none of a thousand
+// things.
 std::vector<std::string> ChooseLabels(const TaskInput& input, const std::vector<std::string>& found,
                                       TaskData* data);
-// Of an evaluation: the model's, or a status that says what does not fit.
+// What the model calls the labels that `data`'s training data call `names`.
+std::vector<std::string> NamesAfterTraining(const TaskInput& input, const TaskData& data,
+                                            const std::vector<std::string>& names);
+// As ChooseLabels, of an evaluation: the model's, or a status that says what does not fit.
 StatusOr<std::vector<std::string>> LabelsForEvaluation(const TaskInput& input,
                                                        const std::vector<std::string>& found);
 

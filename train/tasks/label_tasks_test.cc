@@ -16,6 +16,9 @@ namespace {
 
 using LabelTasksTest = TaskRuns;
 
+constexpr char kSmallVit[] =
+    "image_size=8,hidden_size=16,num_hidden_layers=1,num_attention_heads=2,intermediate_size=32";
+
 TEST_F(LabelTasksTest, TextClassificationLearnsAndSavesItsLabels) {
   RunSetup setup;
   const TrainState state = Train(ReviewRun(), &setup);
@@ -36,8 +39,15 @@ TEST_F(LabelTasksTest, TextClassificationLearnsAndSavesItsLabels) {
   look.data = {Put("stars.tsv", "sentence\tlabel\nthe film\tthree\nthe plot\tone\nbad\ttwo\n")};
   ExpectContains(Message(PrepareEvaluation(look, {}, {.cache = Path("look")}).status()),
                  "labels that the model does not know; it has: negative, positive");
+  // The trained head is replaced where that is asked for.
   look.val_fraction = 0;
   look.out = Path("stars");
+  EXPECT_EQ(Failure(look),
+            Path("model") +
+                "/model.safetensors: tensor 'classifier.weight' of the head has shape "
+                "[2, 16], and the labels of the data ask for [3, 16]; "
+                "--ignore-mismatched-sizes true makes a new head");
+  look.ignore_mismatched_sizes = true;
   const auto fresh = PrepareRun(look);
   ASSERT_TRUE(fresh.ok()) << Message(fresh.status());
   ASSERT_EQ(fresh->warnings.size(), 1u);
@@ -154,6 +164,90 @@ TEST_F(LabelTasksTest, NumbersAndSeveralAnswers) {
   EXPECT_EQ(setup.model->config().at("problem_type"), "multi_label_classification");
 }
 
+// Data may say the ids of the labels that a folder names.
+TEST_F(LabelTasksTest, AFoldersNamesStay) {
+  RunSetup setup;
+  Train(ReviewRun(), &setup);
+  ASSERT_TRUE(models::SaveModel(*setup.model, Path("model"), setup.tokenizer.get()).ok());
+  const std::vector<std::string> names = {"negative", "positive"};
+  std::string ids = *ReadFile(Reviews("named.tsv", 31));
+  for (size_t id = 0; id < 2; ++id) {
+    for (size_t at = 0; (at = ids.find(names[id], at)) != std::string::npos;) {
+      ids.replace(at, names[id].size(), std::to_string(id));
+    }
+  }
+  RunConfig look = Config(Path("model"), Put("ids.tsv", ids));
+  look.max_steps = 1;
+  for (const char* file : {"ids.tsv", "named.tsv"}) {
+    SCOPED_TRACE(file);
+    look.out = Path(Concat("tuned ", file));
+    look.data = {Path(file)};
+    auto found = PrepareEvaluation(look, {}, {.cache = Path("look"), .prediction = true});
+    ASSERT_TRUE(found.ok()) << Message(found.status());
+    Trainer trainer(found->config, *found->model, found->data);
+    const auto predicted = trainer.Predict(*found->data.validation);
+    ASSERT_TRUE(predicted.ok()) << Message(predicted.status());
+    EXPECT_EQ(predicted->found->metrics->at("accuracy"), 1.0);
+    EXPECT_EQ(predicted->rows[0].at("label"), "positive");
+    RunSetup tuned;
+    EXPECT_EQ(Train(look, &tuned).val_metrics->at("accuracy"), 1.0);
+    EXPECT_EQ(models::LabelNames(tuned.model->config()), names);
+  }
+  // A few ids of a folder with names are labels of their own.
+  look.data = {Put("one.tsv", "sentence\tlabel\ngood film\t1\nthe plot\t1\n")};
+  look.val_fraction = 0;
+  ExpectContains(Failure(look), "the labels of the data ask for [1, 16]");
+}
+
+// As transformers has it: a folder with one label and no `problem_type` is a regression.
+TEST_F(LabelTasksTest, OneLabelIsAScore) {
+  const auto stars = [&](const std::string& name, const char* best) {
+    std::string text = "sentence\tlabel\n";
+    for (int i = 0; i < 80; ++i)
+      text += i % 3 == 0 ? Concat("good film\t", best, "\n") : "bad film\t1\n";
+    return Put(name, text);
+  };
+  RunConfig config = ReviewRun();
+  config.data = {stars("stars.tsv", "5.0")};
+  RunSetup setup;
+  Train(config, &setup);
+  // Of a new model whole numbers are names.
+  EXPECT_EQ(models::LabelNames(setup.model->config()), (std::vector<std::string>{"1", "5"}));
+  config.data = {stars("half.tsv", "5.5")};
+  config.out = Path("scores");
+  config.max_steps = 300;
+  Train(config, &setup);
+  ASSERT_TRUE(models::SaveModel(*setup.model, Path("model"), setup.tokenizer.get()).ok());
+  nlohmann::json folder = setup.model->config();
+  ASSERT_EQ(models::LabelNames(folder).size(), 1u);
+  folder.erase("problem_type");
+  models::SetLabels({"stars"}, &folder);
+  Put("model/config.json", folder.dump());
+
+  RunConfig look = Config(Path("model"), Path("stars.tsv"));
+  look.max_steps = 1;
+  look.out = Path("look");
+  RunSetup tuned;
+  // The trained head is kept, and so is its name.
+  EXPECT_LT(Train(look, &tuned).val_metrics->at("mse").get<double>(), 1);
+  EXPECT_EQ(tuned.model->config().at("problem_type"), "regression");
+  EXPECT_EQ(models::LabelNames(tuned.model->config()), std::vector<std::string>{"stars"});
+  const auto found = PrepareEvaluation(look, {}, {.cache = Path("cache")});
+  ASSERT_TRUE(found.ok()) << Message(found.status());
+  Trainer trainer(found->config, *found->model, found->data);
+  EXPECT_LT(trainer.Evaluate(*found->data.validation, 0)->metrics->at("mse").get<double>(), 1);
+  // Labels that are words need another head.
+  look.data = {Reviews("reviews.tsv", 40)};
+  ExpectContains(Failure(look),
+                 "of the head has shape [1, 16], and the labels of the data ask for "
+                 "[2, 16]; --ignore-mismatched-sizes true");
+  look.ignore_mismatched_sizes = true;
+  const auto fresh = PrepareRun(look);
+  ASSERT_TRUE(fresh.ok()) << Message(fresh.status());
+  EXPECT_EQ(models::LabelNames(fresh->model->config()),
+            (std::vector<std::string>{"negative", "positive"}));
+}
+
 // Tables as GLUE's are published: the task's name finds columns and metrics.
 TEST_F(LabelTasksTest, ColumnsAndMetricsOfGlue) {
   const auto rows = [&](const std::string& name, const std::string& header,
@@ -223,25 +317,31 @@ std::string BigEndian(uint32_t value) {
   return bytes;
 }
 
+// Dark pictures (label 0) and bright ones in IDX files, 8 by 8.
+std::string IdxImages(uint32_t count) {
+  std::string images =
+      std::string("\0\0\x08\x03", 4) + BigEndian(count) + BigEndian(8) + BigEndian(8);
+  for (uint32_t i = 0; i < count; ++i) {
+    for (uint32_t p = 0; p < 64; ++p) {
+      images += static_cast<char>((i * 5 % 3 == 0 ? 150 : 20) + (i * 7 + p * 3) % 60);
+    }
+  }
+  return images;
+}
+
+std::string IdxLabels(uint32_t count) {
+  std::string labels = std::string("\0\0\x08\x01", 4) + BigEndian(count);
+  for (uint32_t i = 0; i < count; ++i) labels += static_cast<char>(i * 5 % 3 == 0);
+  return labels;
+}
+
 TEST_F(LabelTasksTest, PicturesOfTwoKinds) {
   for (const char* part : {"train", "t10k"}) {
-    const uint32_t count = 64;
-    std::string images =
-        std::string("\0\0\x08\x03", 4) + BigEndian(count) + BigEndian(8) + BigEndian(8);
-    std::string labels = std::string("\0\0\x08\x01", 4) + BigEndian(count);
-    for (uint32_t i = 0; i < count; ++i) {
-      const bool bright = i * 5 % 3 == 0;
-      for (uint32_t p = 0; p < 64; ++p) {
-        images += static_cast<char>((bright ? 150 : 20) + (i * 7 + p * 3) % 60);
-      }
-      labels += static_cast<char>(bright);
-    }
-    Put(std::string("idx/") + part + "-images-idx3-ubyte", images);
-    Put(std::string("idx/") + part + "-labels-idx1-ubyte", labels);
+    Put(std::string("idx/") + part + "-images-idx3-ubyte", IdxImages(64));
+    Put(std::string("idx/") + part + "-labels-idx1-ubyte", IdxLabels(64));
   }
   RunConfig config = Config("vit-mini", Path("idx"));
-  config.config_overrides =
-      "image_size=8,hidden_size=16,num_hidden_layers=1,num_attention_heads=2,intermediate_size=32";
+  config.config_overrides = kSmallVit;
   config.lr = 3e-3;
   config.options["random_flip"] = true;
   config.options["random_crop"] = true;
@@ -255,6 +355,31 @@ TEST_F(LabelTasksTest, PicturesOfTwoKinds) {
   config.tokenizer = "";
   config.neftune_noise_alpha = 5;
   ExpectContains(Failure(config), "neftune_noise_alpha");
+}
+
+// Transformers' Trainer tells ViT the rows of a step, and BERT those of a micro-batch.
+TEST_F(LabelTasksTest, TheTrainersLossIsAMeanOfRowsWhereTheModelTakesTheirNumber) {
+  Put("idx/train-images-idx3-ubyte", IdxImages(4));
+  Put("idx/train-labels-idx1-ubyte", IdxLabels(4));
+  const auto loss = [&](RunConfig config, const std::string& average) {
+    config.batch_size = 3;
+    config.gradient_accumulation_steps = 2;
+    config.join_epochs = false;  // the second micro-batch has one row
+    config.val_fraction = 0;
+    config.max_steps = 1;
+    config.loss_average = average;
+    config.out = Path("run");
+    config.overwrite = true;
+    return Train(config).loss;
+  };
+  RunConfig vit = Config("vit-mini", Path("idx"));
+  vit.config_overrides = kSmallVit;
+  EXPECT_EQ(loss(vit, "trainer"), loss(vit, "targets"));
+  EXPECT_NE(loss(vit, "trainer"), loss(vit, "micro_batches"));
+  RunConfig bert = ReviewRun();
+  bert.data = {Reviews("four.tsv", 4)};
+  EXPECT_EQ(loss(bert, "trainer"), loss(bert, "micro_batches"));
+  EXPECT_NE(loss(bert, "trainer"), loss(bert, "targets"));
 }
 
 TEST_F(LabelTasksTest, ClozeLearnsWhichWordsFillTheBlank) {

@@ -84,7 +84,20 @@ data::TextClassificationOptions OptionsOf(const TaskInput& input, const TableOpt
   return options;
 }
 
-StatusOr<DatasetPtr> OpenPart(const TaskInput& input, const TableOptions& keys,
+// Whether the model's head has one label of no said kind, which is a score where the labels of the
+// data are all numbers, whole ones too.
+bool TakesScores(const TaskInput& input, const ClassifierOptions& keys,
+                 const data::LabelColumn& labels) {
+  const auto head = models::LabelSpec::FromJson(input.model, "labels");
+  const bool one = head.ok() && head->count == 1 && !head->problem;
+  if (!one || labels.kind != LabelKind::kNames || FindGlueTask(keys.glue_task) != nullptr) {
+    return false;
+  }
+  data::LabelColumn scores = labels;
+  return data::UseNumbers(&scores).ok();
+}
+
+StatusOr<DatasetPtr> OpenPart(const TaskInput& input, const ClassifierOptions& keys,
                               const std::string& path, const char* name,
                               const std::vector<std::string>& label_names, bool numbers) {
   TESSERA_ASSIGN_OR_RETURN(const data::Tokenizer* const tokenizer, input.NeedTokenizer());
@@ -92,12 +105,17 @@ StatusOr<DatasetPtr> OpenPart(const TaskInput& input, const TableOptions& keys,
   options.cache = JoinPath(input.cache, name);
   options.label_names = label_names;
   options.numbers = options.numbers || numbers;
+  TESSERA_ASSIGN_OR_RETURN(DatasetPtr rows,
+                           TextClassificationDataset::Open(path, *tokenizer, options));
+  if (!label_names.empty() || !TakesScores(input, keys, rows->labels())) return rows;
+  options.numbers = true;
+  options.reuse = true;
   return TextClassificationDataset::Open(path, *tokenizer, options);
 }
 
 // Whether data to predict say what is to be predicted: a column that is missing says nothing, nor
 // does one that is -1 throughout (GLUE's test sets).
-StatusOr<bool> IsLabelled(const TaskInput& input, const TableOptions& keys,
+StatusOr<bool> IsLabelled(const TaskInput& input, const ClassifierOptions& keys,
                           const std::string& source) {
   TESSERA_ASSIGN_OR_RETURN(const std::vector<std::string> columns, data::ColumnsOf(source));
   for (const std::string& column : SplitAtCommas(keys.label_columns)) {
@@ -111,7 +129,7 @@ StatusOr<bool> IsLabelled(const TaskInput& input, const TableOptions& keys,
 }
 
 // The model says what is to be predicted.
-StatusOr<TaskData> OpenUnlabelled(const TaskInput& input, TableOptions keys,
+StatusOr<TaskData> OpenUnlabelled(const TaskInput& input, ClassifierOptions keys,
                                   const std::string& source) {
   TaskData data;
   data.seq_len = input.SeqLen(kLongestRow);
@@ -145,11 +163,17 @@ Status CheckHead(const TaskInput& input, const data::LabelColumn& labels,
 }
 
 // What the model's head must be for these labels.
-void DescribeHead(const data::LabelColumn& labels, const TableOptions& keys, TaskData* data) {
+void DescribeHead(const TaskInput& input, const data::LabelColumn& labels, const TableOptions& keys,
+                  TaskData* data) {
   const bool answers = labels.kind == LabelKind::kAnswers;
-  models::SetLabels(answers ? SplitAtCommas(keys.label_columns) : std::vector<std::string>{"score"},
-                    &*data->model_changes);
-  data->model_changes["num_labels"] = nullptr;
+  const bool has_score =
+      input.model.contains("id2label") && !answers && models::LabelNames(input.model).size() == 1;
+  if (!has_score) {
+    models::SetLabels(
+        answers ? SplitAtCommas(keys.label_columns) : std::vector<std::string>{"score"},
+        &*data->model_changes);
+    data->model_changes["num_labels"] = nullptr;
+  }
   data->model_changes["problem_type"] = answers ? "multi_label_classification" : "regression";
   data->replaces_head = true;
 }
@@ -181,7 +205,7 @@ StatusOr<TaskData> Open(const TaskInput& input) {
     }
     TESSERA_ASSIGN_OR_RETURN(rows, OpenPart(input, keys, source, name, names, numbers));
     data.objective.metrics = SingleLabelMetrics(std::ssize(names));
-    PredictNames(input.evaluation ? models::LabelNames(input.model) : names, &data.objective);
+    PredictNames(NamesAfterTraining(input, data, names), &data.objective);
   } else {
     if (!keys.class_weights.empty()) {
       return InvalidArgument("class_weights are for labels of which each row has one");
@@ -189,7 +213,7 @@ StatusOr<TaskData> Open(const TaskInput& input) {
     if (config.label_smoothing > 0) {
       return InvalidArgument("label_smoothing is for labels of which each row has one");
     }
-    DescribeHead(rows->labels(), keys, &data);
+    DescribeHead(input, rows->labels(), keys, &data);
     const bool answers = kind == LabelKind::kAnswers;
     if (input.evaluation) TESSERA_RETURN_IF_ERROR(CheckHead(input, rows->labels(), keys));
     data.objective.metrics = answers ? AnswerMetrics() : NumberMetrics();
