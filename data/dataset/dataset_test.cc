@@ -419,6 +419,7 @@ TEST_F(DatasetTest, DocumentsBeginAsTheTokenizersTexts) {
   };
   EXPECT_EQ(tokens(*llama, {}), (Wide{2, 1, 0, 2, 1}));
   EXPECT_EQ(tokens(*llama, {.prepend_begin = false}), (Wide{1, 0, 1}));
+  Put("bert/tokenizer_config.json", R"({"cls_token": "[CLS]"})");
   const auto bert = tokenizer("bert", "[CLS]");
   ASSERT_EQ(bert->cls_id(), 2);
   EXPECT_EQ(bert->text_begin(), std::vector<int32_t>());
