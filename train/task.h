@@ -112,6 +112,8 @@ struct TaskData {
   // Whether the head is made for this data: one that a folder's weights lack is initialised, and
   // one of another shape where ignore_mismatched_sizes says so.
   bool replaces_head = false;
+  // Whether every probability of dropout is 0, whatever the model's folder says.
+  bool disables_dropout = false;
   // Files that belong into the trained model's folder, by name.
   std::vector<std::pair<std::string, std::string>> files = {};
   // What the data have that one should know, a line each.

@@ -7,6 +7,7 @@ namespace tessera::train {
 
 bool AveragesMicroBatches(const RunConfig& config, const models::Model& model) {
   if (config.loss_average != "trainer") return config.loss_average == "micro_batches";
+  if (config.task == "preference") return true;  // TRL's DPOTrainer computes its own loss
   const auto family = models::FamilyOf(model.config());
   return family.ok() && !(*family)->loss_takes_num_items;
 }

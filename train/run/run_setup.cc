@@ -284,7 +284,9 @@ Status ApplyData(Plan* plan) {
 // Collective over the mesh's world.
 StatusOr<std::unique_ptr<models::Model>> BuildTheModel(const nn::BuildContext& build,
                                                        const dist::Mesh& mesh, Plan* plan) {
-  return BuildRankModel(plan->setup.config, mesh, build, dist::BlocksOf(plan->base.config, build),
+  RunConfig config = plan->setup.config;
+  if (plan->setup.data.disables_dropout) config.dropout = 0;
+  return BuildRankModel(config, mesh, build, dist::BlocksOf(plan->base.config, build),
                         [plan](const nn::BuildContext& part) { return LoadPart(part, plan); });
 }
 

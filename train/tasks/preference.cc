@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which of two completions people prefer: direct preference optimisation.
 #include <tuple>
+#include <utility>
 
 #include "base/file.h"
 #include "base/options.h"
@@ -19,6 +20,7 @@ using data::PreferenceDataset;
 
 struct PreferenceOptions {
   double beta = 0.1;
+  bool disable_dropout = true;
   std::string reference_model;
 
   static const OptionTable& Table() {
@@ -28,6 +30,9 @@ struct PreferenceOptions {
                  "what a log-probability that differs from the reference model's is worth as a "
                  "reward; smaller numbers let the model go further from it",
                  {.above = 0, .evaluation = true, .aliases = {{"pref_beta", "LLaMA-Factory"}}})
+            .Add("disable_dropout", &PreferenceOptions::disable_dropout,
+                 "the model and its adapter train without dropout, as the reference model judges; "
+                 "false: with the dropout that they have")
             .Add("reference_model", &PreferenceOptions::reference_model,
                  "folder of the model that rewards are relative to",
                  {.type = "DIR",
@@ -71,6 +76,12 @@ Status CheckKeys(const TaskInput& input, const PreferenceOptions& keys) {
     return InvalidArgument("label_smoothing is ", config.label_smoothing,
                            "; of preferences it is the share that is the wrong way round, below "
                            "0.5");
+  }
+  const auto& [dropout, key] = config.dropout.value_or(0) > 0
+                                   ? std::pair(*config.dropout, "dropout")
+                                   : std::pair(config.lora_dropout, "lora_dropout");
+  if (keys.disable_dropout && dropout > 0) {
+    return InvalidArgument(key, " is ", dropout, ", and disable_dropout is true; give it false");
   }
   if (!keys.reference_model.empty()) return OkStatus();
   if (IsDirectory(config.adapter)) {
@@ -138,6 +149,7 @@ StatusOr<TaskData> Open(const TaskInput& input) {
         data::SplitDataset(pairs, {.fraction = config.val_fraction, .from_end = true});
   }
   data.objective = ObjectiveOf(config, keys.beta);
+  data.disables_dropout = keys.disable_dropout;
   data.reference_model = keys.reference_model;
   data.seq_len = input.SeqLen(0);
   return data;

@@ -132,6 +132,46 @@ TEST_F(PreferenceTest, BeginsAtTheLogarithmOfTwo) {
   }
 }
 
+// As TRL's disable_dropout, which the reference model's judgement has anyway.
+TEST_F(PreferenceTest, TrainsWithoutDropout) {
+  RunConfig config = PreferenceRun();
+  config.model = Folder("dropping", 3, "resid_pdrop=0.5,embd_pdrop=0.5,attn_pdrop=0.5");
+  config.dropout.reset();
+  config.max_steps = 1;
+  Train(config);
+  EXPECT_EQ(Rows(config).at(0).at("loss").get<double>(), std::log(2.0));
+  const auto refused = [&](const char* key) {
+    return Concat(key, " is 0.2, and disable_dropout is true; give it false");
+  };
+  config.lora_dropout = 0.2;
+  ExpectContains(Failure(config), refused("lora_dropout"));
+  config.lora_dropout = 0;
+  config.dropout = 0.2;
+  ExpectContains(Failure(config), refused("dropout"));
+  config.dropout.reset();
+  config.options["disable_dropout"] = false;
+  config.out = Path("with");
+  Train(config);
+  EXPECT_NE(Rows(config).at(0).at("loss").get<double>(), std::log(2.0));
+}
+
+// TRL computes its own loss, which transformers' Trainer divides by the micro-batches.
+TEST_F(PreferenceTest, TheTrainersLossIsAMeanOfMicroBatches) {
+  const auto loss = [&](const std::string& average) {
+    RunConfig config = PreferenceRun();
+    config.batch_size = 3;
+    config.gradient_accumulation_steps = 2;
+    config.join_epochs = false;  // of 8 pairs, the last micro-batch has two
+    config.max_steps = 4;
+    config.loss_average = average;
+    config.out = Path("average");
+    config.overwrite = true;
+    return Train(config).loss;
+  };
+  EXPECT_EQ(loss("trainer"), loss("micro_batches"));
+  EXPECT_NE(loss("trainer"), loss("targets"));
+}
+
 // The evaluation of a trained adapter, from logits of single rows without padding.
 TEST_F(PreferenceTest, MetricsAreThoseOfTheLogits) {
   RunConfig config = PreferenceRun();
