@@ -14,6 +14,8 @@ bool MatchesAny(const std::string& name, const std::vector<std::string>& pattern
 bool Decays(const Parameter& parameter, const DecayOptions& options) {
   if (MatchesAny(parameter.name, options.no_decay)) return false;
   if (MatchesAny(parameter.name, options.decay)) return true;
+  if (MatchesAny(parameter.name, {"*relative_attention_bias*"})) return false;
+  if (MatchesAny(parameter.name, {"*lora_magnitude_vector*"})) return true;
   return parameter.tensor.ndim() >= 2;
 }
 

@@ -5,8 +5,11 @@
 //   AdamW optimizer(groups, {.lr = 3e-4});
 //
 // Matrices and embeddings (ndim >= 2) decay; biases and norms (ndim < 2) do not, as nanoGPT's and
-// Megatron-LM's recipes for GPT have it. Names can say otherwise. To be applied to the model's
-// parameters before any flattening into shards, which would make everything one-dimensional.
+// Megatron-LM's recipes for GPT have it. Two names go before ndim, as in Hugging Face's Trainer:
+// T5's table `relative_attention_bias` is a bias and does not decay, and DoRA's
+// `lora_magnitude_vector` is neither bias nor norm and decays. Names in the options go before all.
+// To be applied to the model's parameters before any flattening into shards, which would make
+// everything one-dimensional.
 #ifndef TESSERA_OPTIM_PARAMETER_GROUPS_H_
 #define TESSERA_OPTIM_PARAMETER_GROUPS_H_
 
@@ -21,7 +24,7 @@ namespace tessera::optim {
 
 struct DecayOptions {
   double weight_decay = 0;
-  // Name patterns that go before the rule by ndim, `no_decay` first: "*" stands for any run of
+  // Name patterns that go before these rules, `no_decay` first: "*" stands for any run of
   // characters, and the whole name must match ("*.wpe.weight", "*norm*").
   std::vector<std::string> no_decay = {};
   std::vector<std::string> decay = {};

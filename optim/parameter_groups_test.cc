@@ -35,6 +35,24 @@ TEST(ParameterGroupsTest, BiasesAndNormsDoNotDecay) {
   EXPECT_EQ(SplitByDecay({parameters[0]}, {.weight_decay = 0.1}).size(), 1u);
 }
 
+// As get_decay_parameter_names of transformers.Trainer.
+TEST(ParameterGroupsTest, NamesThatGoBeforeTheDimensions) {
+  const std::string table = "encoder.block.0.layer.0.SelfAttention.relative_attention_bias.weight";
+  const std::string magnitude = "model.layers.0.mlp.down_proj.lora_magnitude_vector";
+  const std::vector<Parameter> parameters = {{table, RequireGrad(Zeros({8, 2})), {}},
+                                             {magnitude, RequireGrad(Zeros({4})), {}}};
+  auto groups = SplitByDecay(parameters, {.weight_decay = 0.1});
+  ASSERT_EQ(groups.size(), 2u);
+  EXPECT_EQ(groups[0].weight_decay, 0.1);
+  EXPECT_EQ(groups[0].parameters[0].name, magnitude);
+  EXPECT_EQ(groups[1].weight_decay, 0);
+  EXPECT_EQ(groups[1].parameters[0].name, table);
+  groups = SplitByDecay(parameters, {.weight_decay = 0.1, .no_decay = {"*lora*"}, .decay = {"*"}});
+  ASSERT_EQ(groups.size(), 2u) << "names of the caller go before";
+  EXPECT_EQ(groups[0].parameters[0].name, table);
+  EXPECT_EQ(groups[1].parameters[0].name, magnitude);
+}
+
 TEST(ParameterGroupsTest, ByAPredicate) {
   const auto leaf = [](const Shape& shape) { return RequireGrad(Zeros(shape)); };
   const std::vector<Parameter> parameters = {{.name = "wte", .tensor = leaf({4, 3}), .table = true},

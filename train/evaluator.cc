@@ -34,6 +34,19 @@ void AppendRowsOfAll(const std::vector<PredictedRow>& mine, const dist::Mesh& me
   }
 }
 
+// What every data-parallel rank's batch keeps, in the order of the ranks.
+void AppendKeptOfAll(std::vector<double> mine, const dist::Mesh& mesh, std::vector<double>* all) {
+  const std::vector<double> counts = GatherOverData({static_cast<double>(mine.size())}, mesh);
+  const auto longest = static_cast<int64_t>(*std::max_element(counts.begin(), counts.end()));
+  if (longest == 0) return;
+  mine.resize(static_cast<size_t>(longest));
+  const std::vector<double> found = GatherOverData(mine, mesh);
+  for (int64_t r = 0; r < std::ssize(counts); ++r) {
+    const auto begin = found.begin() + r * longest;
+    all->insert(all->end(), begin, begin + static_cast<int64_t>(counts[static_cast<size_t>(r)]));
+  }
+}
+
 }  // namespace
 
 BatchSource BatchesOf(const data::Dataset& dataset, int64_t batch_size, int64_t max_batches) {
@@ -116,7 +129,7 @@ StatusOr<BatchResult> Evaluator::ResultOf(const data::Batch& batch, bool predict
 StatusOr<Evaluator::Share> Evaluator::ShareOf(const data::Batch& batch, bool predicts) const {
   const Objective& objective = options_.objective;
   TESSERA_ASSIGN_OR_RETURN(const BatchResult result, ResultOf(batch, predicts));
-  Share share = {.sums = std::vector<double>(num_sums(), 0.0), .rows = {}};
+  Share share = {.sums = std::vector<double>(num_sums(), 0.0), .kept = {}, .rows = {}};
   if (predicts) share.rows = objective.predict(batch, result);
   if (!objective.labelled) return share;
   share.sums[0] = dist::NumberOf(result.outputs.at(keys::kLoss));
@@ -127,7 +140,10 @@ StatusOr<Evaluator::Share> Evaluator::ShareOf(const data::Batch& batch, bool pre
   TESSERA_ASSIGN_OR_RETURN(const std::vector<double> counts,
                            objective.metrics->Count(batch, result));
   if (!adds) return share;
-  std::copy(counts.begin(), counts.end(), share.sums.begin() + 2);
+  const auto kept = counts.begin() +
+                    static_cast<int64_t>(std::min(counts.size(), objective.metrics->num_counts()));
+  std::copy(counts.begin(), kept, share.sums.begin() + 2);
+  share.kept.assign(kept, counts.end());
   return share;
 }
 
@@ -137,7 +153,9 @@ StatusOr<PredictionResult> Evaluator::Go(const BatchSource& batches, bool predic
   const bool cut = CutsRows(predicts);
   const int64_t ranks = cut ? mesh_.data_ranks() : mesh_.dp()->size();
   const int64_t rank = cut ? mesh_.data_rank() : mesh_.dp()->rank();
+  const EvaluationMetrics* const metrics = options_.objective.metrics.get();
   std::vector<double> sums(num_sums(), 0.0);
+  std::vector<double> kept;
   PredictionResult result;
   for (int64_t round = 0; round * ranks < batches.size; ++round) {
     const int64_t number = round * ranks + rank;
@@ -148,21 +166,23 @@ StatusOr<PredictionResult> Evaluator::Go(const BatchSource& batches, bool predic
     }
     const bool stops = options_.stops != nullptr && options_.stops();
     TESSERA_RETURN_IF_ERROR(Agree(mesh_, stops ? StoppedStatus() : batch.status()));
-    const Share nothing = {.sums = std::vector<double>(sums.size(), 0.0), .rows = {}};
+    const Share nothing = {.sums = std::vector<double>(sums.size(), 0.0), .kept = {}, .rows = {}};
     StatusOr<Share> mine = nothing;
     if (batch->rows > 0) mine = ShareOf(*batch, predicts);
     if (!counts && mine.ok()) mine = nothing;  // run along only
     TESSERA_RETURN_IF_ERROR(Agree(mesh_, mine.status()));
     const std::vector<double> found = GatherOverData(mine->sums, mesh_);
     for (size_t i = 0; i < found.size(); ++i) sums[i % sums.size()] += found[i];
+    if (metrics != nullptr) AppendKeptOfAll(mine->kept, mesh_, &kept);
     if (predicts) AppendRowsOfAll(mine->rows, mesh_, &result.rows);
   }
   if (!options_.objective.labelled) return result;
   constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
   result.found =
       EvaluationResult{.loss = sums[1] > 0 ? sums[0] / sums[1] : kNone, .targets = sums[1]};
-  const EvaluationMetrics* metrics = options_.objective.metrics.get();
-  if (metrics != nullptr) result.found->metrics = metrics->Finish({sums.begin() + 2, sums.end()});
+  if (metrics == nullptr) return result;
+  sums.insert(sums.end(), kept.begin(), kept.end());
+  result.found->metrics = metrics->Finish({sums.begin() + 2, sums.end()});
   return result;
 }
 

@@ -81,6 +81,7 @@ class Evaluator {
   // What one batch adds.
   struct Share {
     std::vector<double> sums;
+    std::vector<double> kept;  // what the metrics give beside their counts
     std::vector<PredictedRow> rows;
   };
   size_t num_sums() const;

@@ -40,20 +40,23 @@ class Counting : public data::Dataset {
   const int64_t broken_;
 };
 
-// Half of all tokens, and how often it was asked.
+// Half of all tokens, how often it was asked, and every token.
 class Halves : public EvaluationMetrics {
  public:
   size_t num_counts() const override { return 2; }
   StatusOr<std::vector<double>> Count(const data::Batch& batch, const BatchResult&) const override {
-    double sum = 0;
+    std::vector<double> counts = {0, 1};
     for (const int64_t id : batch.at(keys::kInputIds).ToVector<int64_t>()) {
-      sum += static_cast<double>(id);
+      counts[0] += 0.5 * static_cast<double>(id);
+      counts.push_back(static_cast<double>(id));
     }
-    return std::vector<double>{0.5 * sum, 1};
+    return counts;
   }
   Reads reads() const override { return Reads::kTexts; }  // no logits
   nlohmann::ordered_json Finish(const std::vector<double>& sums) const override {
-    return {{"halves", sums[0]}, {"batches", sums[1]}};
+    return {{"halves", sums[0]},
+            {"batches", sums[1]},
+            {"tokens", std::vector<double>(sums.begin() + 2, sums.end())}};
   }
 };
 
@@ -101,12 +104,16 @@ TEST(EvaluatorTest, SharesBatchesOutAndFindsTheSame) {
     EXPECT_EQ(found.result->loss, 16.0 / 45.0) << ranks;
     EXPECT_EQ(found.result->metrics->at("halves"), 8.0) << ranks;
     EXPECT_EQ(found.result->metrics->at("batches"), 5.0) << ranks;
+    EXPECT_EQ(found.result->metrics->at("tokens").get<std::vector<double>>(),
+              (std::vector<double>{0, 1, 2, 3, 4, 0, 1, 2, 3}))
+        << ranks;
   }
   EXPECT_EQ(Evaluate(3, dataset).passes, (std::vector<int>{2, 2, 1}));
   // What a rank computes so that others can continue does not count.
   const Found together = Evaluate(3, dataset, 0, /*collective=*/true);
   EXPECT_EQ(together.passes, (std::vector<int>{2, 2, 2}));
   EXPECT_EQ(together.result->loss, 16.0 / 45.0);
+  EXPECT_EQ(together.result->metrics->at("tokens").size(), 9U);
 }
 
 TEST(EvaluatorTest, TakesSoManyBatchesAtMost) {

@@ -49,7 +49,9 @@ struct BatchResult {
 };
 
 // What an evaluation measures beside the loss: counts of each batch, which are added over batches
-// and data-parallel ranks, and numbers made of the sums. Immutable.
+// and data-parallel ranks, and numbers made of the sums. Immutable. Where sums do not suffice (a
+// correlation of ranks), `Count` returns further numbers behind its `num_counts()` counts, and
+// `Finish` gets those of all batches, in their order, behind the sums.
 class EvaluationMetrics {
  public:
   // What it reads of a BatchResult: `logits` among the outputs, the texts, or what the loss has

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <set>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -385,6 +386,37 @@ TEST_F(ClassificationTest, CropsAndMirrorImagesDependOnThePosition) {
   EXPECT_GT(different, 15);
 }
 
+TEST_F(ClassificationTest, MirrorImagesAreResizedAndCroppedAsTheFolderSays) {
+  Put("idx/train-images-idx3-ubyte", IdxImages(1));
+  Put("idx/train-labels-idx1-ubyte", IdxLabels(std::string(1, '\0')));
+  const auto source = *ImageSource::Open(Path("idx/train-images-idx3-ubyte"));
+  ImageProcessorConfig config;
+  config.do_center_crop = true;
+  config.crop_height = 2;
+  config.crop_width = 2;
+  config.do_rescale = false;
+  config.do_normalize = false;
+  using Pixels = std::vector<float>;
+  const auto seen = [&](bool flips) {
+    const ImageProcessor processor = *ImageProcessor::Create(config, 1, "test");
+    const auto data =
+        *ImageClassificationDataset::Create(source, processor, {.random_flip = flips});
+    std::set<Pixels> found;
+    for (int64_t p = 0; p < 20; ++p) {
+      const std::vector<Sample> samples = {{.index = 0, .position = p}};
+      found.insert(data->MakeBatch(samples)->at(keys::kPixelValues).ToVector<float>());
+    }
+    return found;
+  };
+  config.do_resize = false;
+  EXPECT_EQ(seen(false), (std::set<Pixels>{{5, 6, 9, 10}}));
+  EXPECT_EQ(seen(true), (std::set<Pixels>{{5, 6, 9, 10}, {6, 5, 10, 9}}));
+  config.do_resize = true;
+  config.shortest_edge = 8;
+  config.resample = Resample::kNearest;
+  EXPECT_EQ(seen(true), (std::set<Pixels>{{5, 6, 9, 10}, {6, 5, 10, 9}}));
+}
+
 TEST_F(ClassificationTest, PicturesInTables) {
   const std::string kPictures = "data/columns/testdata/pictures";
   const Ids labels = {0, 0, 0, 1, 1, 2};
@@ -520,6 +552,17 @@ TEST(MetricsTest, TopCountsNumbersAndAnswers) {
   EXPECT_EQ(PearsonOfMoments(MomentCounts(x, std::vector<float>(4, 1.0F))), 0);
   EXPECT_EQ(AnswerCounts(std::vector<float>{1, -1, 2, -2}, std::vector<float>{1, 1, 0, 0}),
             (std::vector<double>{2, 4, 1, 1, 1}));
+}
+
+TEST(MetricsTest, SpearmanGivesEqualValuesTheMeanOfTheirRanks) {
+  EXPECT_DOUBLE_EQ(SpearmanOfPairs(std::vector<double>{1, 1, 2, 8, 3, 27, 9, 729}), 1);
+  EXPECT_DOUBLE_EQ(SpearmanOfPairs(std::vector<double>{1, 3, 2, 2, 9, 1}), -1);
+  // By hand: ranks 1, 2.5, 2.5, 4, 5 and 2, 2, 4, 2, 5; squared deviations 9.5 and 8, product 5.
+  EXPECT_NEAR(SpearmanOfPairs(std::vector<double>{-1, 0, 2, 0, 2, 3, 4, 0, 7, 5}),
+              5 / std::sqrt(9.5 * 8), 1e-12);
+  EXPECT_EQ(SpearmanOfPairs(std::vector<double>{1, 4, 2, 4}), 0);
+  EXPECT_EQ(SpearmanOfPairs(std::vector<double>{1, 4, std::nan(""), 5, 3, 6}), 0);
+  EXPECT_EQ(SpearmanOfPairs({}), 0);
 }
 
 }  // namespace

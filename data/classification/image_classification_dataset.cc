@@ -66,9 +66,11 @@ StatusOr<Batch> ImageClassificationDataset::MakeBatch(std::span<const Sample> sa
 
 Status ImageClassificationDataset::Prepare(const Sample& sample, float* pixels) const {
   TESSERA_ASSIGN_OR_RETURN(Image image, source_->Read(sample.index));
-  image = WithChannels(image, processor_.channels());
+  // A random crop replaces the resizing and cropping of the folder.
+  image = options_.random_crop ? WithChannels(image, processor_.channels())
+                               : processor_.ResizeAndCrop(image);
   if (!options_.random_crop && !options_.random_flip) {
-    processor_.Apply(image, pixels);
+    processor_.Convert(image, pixels);
     return OkStatus();
   }
   const int64_t height = processor_.height();

@@ -8,6 +8,28 @@
 #include "base/error.h"
 
 namespace tessera::data {
+namespace {
+
+// Of every second value from `first` on: its rank among them, from 1; equal values share the mean
+// of their ranks. No value may be NaN.
+std::vector<float> AverageRanks(std::span<const double> values, size_t first) {
+  std::vector<size_t> order(values.size() / 2);
+  std::iota(order.begin(), order.end(), size_t{0});
+  const auto value = [&](size_t i) { return values[2 * order[i] + first]; };
+  std::sort(order.begin(), order.end(),
+            [&](size_t a, size_t b) { return values[2 * a + first] < values[2 * b + first]; });
+  std::vector<float> ranks(order.size());
+  for (size_t begin = 0; begin < order.size();) {
+    size_t end = begin + 1;
+    while (end < order.size() && value(end) == value(begin)) ++end;
+    // The mean of begin + 1 ... end.
+    const float rank = 0.5F * static_cast<float>(begin + 1 + end);
+    for (; begin < end; ++begin) ranks[order[begin]] = rank;
+  }
+  return ranks;
+}
+
+}  // namespace
 
 std::vector<double> LabelCounts(std::span<const float> logits, std::span<const int64_t> labels,
                                 int64_t num_labels) {
@@ -107,6 +129,13 @@ double PearsonOfMoments(std::span<const double> sums) {
   const double x = n * sums[3] - sums[1] * sums[1];
   const double y = n * sums[4] - sums[2] * sums[2];
   return x > 0 && y > 0 ? across / std::sqrt(x * y) : 0.0;
+}
+
+double SpearmanOfPairs(std::span<const double> pairs) {
+  TESSERA_CHECK(pairs.size() % 2 == 0, "SpearmanOfPairs", "a guess has no truth");
+  const auto is_nan = [](double x) { return std::isnan(x); };
+  if (std::any_of(pairs.begin(), pairs.end(), is_nan)) return 0.0;
+  return PearsonOfMoments(MomentCounts(AverageRanks(pairs, 0), AverageRanks(pairs, 1)));
 }
 
 std::vector<double> AnswerCounts(std::span<const float> logits, std::span<const float> labels) {

@@ -38,6 +38,10 @@ std::vector<double> TopCounts(std::span<const float> logits, std::span<const int
 std::vector<double> MomentCounts(std::span<const float> guesses, std::span<const float> truths);
 // Pearson's correlation; 0 where one side does not vary.
 double PearsonOfMoments(std::span<const double> sums);
+// Spearman's correlation of guesses and truths, {x0, y0, x1, y1, ...}: Pearson's of their ranks,
+// where equal values share the mean of their ranks (scipy.stats.spearmanr); 0 where one side does
+// not vary or has a NaN.
+double SpearmanOfPairs(std::span<const double> pairs);
 
 // Of yes-or-no labels [rows, fields], a logit above 0 being yes: {right answers, answers, true
 // positives, false positives, false negatives}.

@@ -2,12 +2,14 @@
 // Indexed datasets on the disk, how text gets there, and the samples made of them.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <map>
 #include <numeric>
 #include <random>
+#include <set>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -17,7 +19,9 @@
 #include "data/dataset/document_dataset.h"
 #include "data/dataset/indexed_dataset.h"
 #include "data/dataset/indexed_dataset_writer.h"
+#include "data/dataset/map_dataset.h"
 #include "data/dataset/packed_dataset.h"
+#include "data/dataset/subset.h"
 #include "data/dataset/text_input.h"
 #include "data/dataset/token_dataset.h"
 #include "data/dataset/tokenize.h"
@@ -616,6 +620,33 @@ TEST_F(DatasetTest, PackedNamesIdsBeyondTheVocabulary) {
   const auto negative = PackedDataset::Create(Open("n"), {.seq_len = 2, .vocab_size = 8});
   EXPECT_NE(Message(MakeBatch(**negative, Wide{0}).status()).find("token id -5 at position 1"),
             std::string::npos);
+}
+
+TEST(SubsetTest, WhatASplitKeepsHasTheOrderOfTheData) {
+  const auto all = std::make_shared<MapDataset<int64_t>>(
+      20, [](int64_t index) -> StatusOr<int64_t> { return index; },
+      [](std::span<const int64_t> items) -> StatusOr<Batch> {
+        const std::vector<int64_t> ids(items.begin(), items.end());
+        return BatchOf({{keys::kInputIds, Tensor::FromVector(ids, {std::ssize(ids), 1})}});
+      });
+  const auto samples = [](const Dataset& part) {
+    std::vector<Sample> every;
+    for (int64_t i = 0; i < part.size(); ++i) every.push_back({.index = i});
+    return part.MakeBatch(every)->at(keys::kInputIds).ToVector<int64_t>();
+  };
+  EXPECT_EQ(SplitDataset(all, {.fraction = 0}).first, all);
+  for (const bool from_end : {false, true}) {
+    const auto [kept, held_out] = SplitDataset(all, {.fraction = 0.4, .from_end = from_end});
+    const std::vector<int64_t> order = samples(*kept);
+    EXPECT_EQ(order.size(), 12U);
+    EXPECT_TRUE(std::is_sorted(order.begin(), order.end()));
+    EXPECT_EQ(order.back() == 11, from_end);
+    std::set<int64_t> both(order.begin(), order.end());
+    for (const int64_t index : samples(*held_out)) both.insert(index);
+    EXPECT_EQ(both.size(), 20U);
+  }
+  const auto kept = SplitDataset(all, {.fraction = 0.4}).first;
+  EXPECT_THROW(static_cast<void>(kept->MakeBatch(std::vector<Sample>{{.index = 12}})), Error);
 }
 
 TEST_F(DatasetTest, BlendKeepsProportionsEverywhere) {

@@ -3,12 +3,45 @@
 
 #include <algorithm>
 #include <cmath>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "base/error.h"
 
 namespace tessera::data {
+namespace {
+
+// Some samples of a dataset, in the dataset's order.
+class ChosenSamples : public Dataset {
+ public:
+  ChosenSamples(std::shared_ptr<const Dataset> all, std::vector<int64_t> indices)
+      : all_(std::move(all)), indices_(std::move(indices)) {
+    std::sort(indices_.begin(), indices_.end());
+  }
+
+  int64_t size() const override { return std::ssize(indices_); }
+  StatusOr<Batch> MakeBatch(std::span<const Sample> samples) const override {
+    std::vector<Sample> moved(samples.begin(), samples.end());
+    for (Sample& sample : moved) sample.index = IndexOf(sample.index);
+    return all_->MakeBatch(moved);
+  }
+  std::optional<int64_t> length_of(int64_t index) const override {
+    return all_->length_of(IndexOf(index));
+  }
+  std::string NameOf(int64_t index) const override { return all_->NameOf(IndexOf(index)); }
+
+ private:
+  int64_t IndexOf(int64_t index) const {
+    TESSERA_CHECK(index >= 0 && index < size(), "SplitDataset", "there is no sample ", index);
+    return indices_[static_cast<size_t>(index)];
+  }
+
+  const std::shared_ptr<const Dataset> all_;
+  std::vector<int64_t> indices_;
+};
+
+}  // namespace
 
 Subset::Subset(std::shared_ptr<const Dataset> all, int64_t begin, int64_t end,
                std::optional<KeyedPermutation> order)
@@ -40,11 +73,15 @@ std::pair<std::shared_ptr<const Dataset>, std::shared_ptr<const Dataset>> SplitD
   TESSERA_CHECK(options.fraction >= 0 && options.fraction < 1, "SplitDataset", "a fraction of ",
                 options.fraction);
   const int64_t train = size - HeldOutCount(size, options.fraction);
-  std::optional<KeyedPermutation> order;
-  if (!options.from_end) order.emplace(size, options.seed, /*epoch=*/0);
-  std::shared_ptr<const Dataset> held_out;
-  if (train < size) held_out = std::make_shared<Subset>(all, train, size, order);
-  return {std::make_shared<Subset>(all, 0, train, order), held_out};
+  if (train == size) return {all, nullptr};
+  if (options.from_end) {
+    return {std::make_shared<Subset>(all, 0, train), std::make_shared<Subset>(all, train, size)};
+  }
+  const KeyedPermutation order(size, options.seed, /*epoch=*/0);
+  std::vector<int64_t> kept;
+  for (int64_t i = 0; i < train; ++i) kept.push_back(order(i));
+  return {std::make_shared<ChosenSamples>(all, std::move(kept)),
+          std::make_shared<Subset>(all, train, size, order)};
 }
 
 }  // namespace tessera::data

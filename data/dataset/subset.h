@@ -50,8 +50,9 @@ struct HoldOut {
 // How many of so many samples are held out: the nearest number, but at least one is left.
 int64_t HeldOutCount(int64_t size, double fraction);
 
-// The samples to train on and those held out, a function of the seed (keyed_permutation.h); the
-// second is nullptr where the share is less than half a sample. At least one is left to train on.
+// The samples to train on, in the order of the data, and those held out, a function of the seed
+// (keyed_permutation.h) and in a random order unless they are the end. Where the share is less than
+// half a sample they are `all` itself and nullptr. At least one is left to train on.
 // Throws Error for a fraction out of its range and for an empty dataset.
 std::pair<std::shared_ptr<const Dataset>, std::shared_ptr<const Dataset>> SplitDataset(
     std::shared_ptr<const Dataset> all, const HoldOut& options = {});

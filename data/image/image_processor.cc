@@ -153,6 +153,10 @@ int64_t ImageProcessor::width() const {
 }
 
 void ImageProcessor::Apply(const Image& image, float* out) const {
+  Convert(ResizeAndCrop(image), out);
+}
+
+Image ImageProcessor::ResizeAndCrop(const Image& image) const {
   Image current = WithChannels(image, channels_);
   if (config_.do_resize) {
     int64_t height = config_.height;
@@ -167,7 +171,7 @@ void ImageProcessor::Apply(const Image& image, float* out) const {
   if (config_.do_center_crop) {
     current = CenterCrop(current, config_.crop_height, config_.crop_width);
   }
-  Convert(current, out);
+  return current;
 }
 
 void ImageProcessor::Convert(const Image& image, float* out) const {

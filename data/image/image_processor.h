@@ -63,8 +63,10 @@ class ImageProcessor {
   int64_t channels() const { return channels_; }
   int64_t OutputSize() const { return channels_ * height() * width(); }
 
-  // Any picture to [channels, height, width].
+  // Any picture to [channels, height, width]: ResizeAndCrop, then Convert.
   void Apply(const Image& image, float* out) const;
+  // Any picture to height() x width() bytes of channels() channels.
+  Image ResizeAndCrop(const Image& image) const;
   // Rescaling and normalisation alone, of a picture that has the size and the channels already (a
   // random crop); throws Error for another one.
   void Convert(const Image& image, float* out) const;

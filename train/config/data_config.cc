@@ -41,7 +41,7 @@ const OptionTable& DataConfig::Table() {
                "the split of `val_data`, else of `data`, that is the validation data",
                {.unset = "none", .changes_results = false})
           .Add("val_fraction", &DataConfig::val_fraction,
-               "share of the data, from its end, that is held out; 0: no evaluation",
+               "share that is held out: the data's end, or random pictures; 0: no evaluation",
                {.least = 0, .below = 1})
           .Add("overwrite_cache", &DataConfig::overwrite_cache,
                "make the data's cache afresh, even if it is up to date",

@@ -20,7 +20,8 @@ const OptionTable& OptimizerConfig::Table() {
           .Add("lr", &OptimizerConfig::lr, "peak learning rate",
                {.least = 0, .aliases = {{"learning_rate", "Hugging Face"}}})
           .Add("weight_decay", &OptimizerConfig::weight_decay,
-               "of matrices and embeddings; biases and norms have none", {.least = 0})
+               "of all parameters but norms and biases, T5's relative_attention_bias among them",
+               {.least = 0})
           .Add("warmup_steps", &OptimizerConfig::warmup_steps,
                "steps of warm-up; below 1 a share of all steps",
                {.least = 0, .aliases = {{"warm_up_iters", "FlagAI"}}})

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/tasks/class_metrics.h"
 
+#include <span>
+
 #include "data/classification/metrics.h"
 #include "models/model_keys.h"
 #include "nlohmann/json.hpp"
@@ -74,17 +76,28 @@ class Answers : public EvaluationMetrics {
 
 class Numbers : public EvaluationMetrics {
  public:
-  size_t num_counts() const override { return 7; }
+  size_t num_counts() const override { return kMoments; }
+  // The moments, and behind them each guess with its truth.
   StatusOr<std::vector<double>> Count(const data::Batch& batch,
                                       const BatchResult& result) const override {
-    return data::MomentCounts(Logits(result.outputs), batch.at(keys::kLabels).ToVector<float>());
+    const std::vector<float> guesses = Logits(result.outputs);
+    const std::vector<float> truths = batch.at(keys::kLabels).ToVector<float>();
+    std::vector<double> counts = data::MomentCounts(guesses, truths);
+    for (size_t i = 0; i < guesses.size(); ++i) {
+      counts.insert(counts.end(), {guesses[i], truths[i]});
+    }
+    return counts;
   }
   nlohmann::ordered_json Finish(const std::vector<double>& sums) const override {
     nlohmann::ordered_json json;
     json["pearson"] = data::PearsonOfMoments(sums);
+    json["spearman"] = data::SpearmanOfPairs(std::span(sums).subspan(kMoments));
     json["mse"] = sums[0] > 0 ? sums[6] / sums[0] : 0.0;
     return json;
   }
+
+ private:
+  static constexpr size_t kMoments = 7;
 };
 
 }  // namespace

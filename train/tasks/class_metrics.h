@@ -14,9 +14,10 @@ namespace tessera::train {
 std::shared_ptr<const EvaluationMetrics> SingleLabelMetrics(int64_t num_labels);
 // accuracy, and top5 where there are more than five labels.
 std::shared_ptr<const EvaluationMetrics> TopMetrics(int64_t num_labels);
-// accuracy of single answers, f1 over all of them (micro).
+// accuracy: the share of single yes-or-no answers that are right, where sklearn's accuracy_score
+// counts the rows whose answers are all right; f1 over all answers (micro).
 std::shared_ptr<const EvaluationMetrics> AnswerMetrics();
-// pearson, mse.
+// pearson, spearman, mse.
 std::shared_ptr<const EvaluationMetrics> NumberMetrics();
 
 }  // namespace tessera::train

@@ -42,7 +42,11 @@ const std::vector<GlueTask>& GlueTasks() {
       {"qqp", {{"question1", "question2"}}, {"label", "is_duplicate"}, false, both},
       {"rte", sentences, label, false, accuracy},
       {"sst2", sentence, label, false, accuracy},
-      {"stsb", sentences, {"label", "score"}, true, {{"pearson", "pearson"}, {"mse", "mse"}}},
+      {"stsb",
+       sentences,
+       {"label", "score"},
+       true,
+       {{"pearson", "pearson"}, {"spearman", "spearmanr"}, {"mse", "mse"}}},
       {"wnli", sentences, label, false, accuracy}};
   return *tasks;
 }

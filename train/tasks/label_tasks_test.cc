@@ -147,6 +147,7 @@ TEST_F(LabelTasksTest, NumbersAndSeveralAnswers) {
   config.max_steps = 200;
   TrainState state = Train(config);
   EXPECT_GT(state.val_metrics->at("pearson").get<double>(), 0.95);
+  EXPECT_GT(state.val_metrics->at("spearman").get<double>(), 0.7);
   EXPECT_LT(state.val_metrics->at("mse").get<double>(), 0.3);
   text = "sentence\tnice\tlong\n";
   for (int i = 0; i < 80; ++i) {
@@ -279,7 +280,9 @@ TEST_F(LabelTasksTest, ColumnsAndMetricsOfGlue) {
        rows("cola.tsv", "idx\tsentence\tlabel", "1\tgood film\t"),
        {"matthews_correlation"}},
       {"qnli", rows("qnli.tsv", "question\tsentence\tlabel", "good\tbad\t"), {"accuracy"}},
-      {"stsb", rows("stsb.tsv", "sentence1\tsentence2\tscore", "good\tbad\t"), {"pearson", "mse"}},
+      {"stsb",
+       rows("stsb.tsv", "sentence1\tsentence2\tscore", "good\tbad\t"),
+       {"pearson", "spearmanr", "mse"}},
       {"mrpc", json, {"accuracy", "f1"}},
       {"", json, ours},
       {"", rows("two.csv", "a,b,label", "good,bad,"), ours},
@@ -355,6 +358,23 @@ TEST_F(LabelTasksTest, PicturesOfTwoKinds) {
   config.tokenizer = "";
   config.neftune_noise_alpha = 5;
   ExpectContains(Failure(config), "neftune_noise_alpha");
+}
+
+TEST_F(LabelTasksTest, PicturesKeepTheOrderOfTheFileWhereNothingShuffles) {
+  Put("idx/train-images-idx3-ubyte", IdxImages(8));
+  Put("idx/train-labels-idx1-ubyte", IdxLabels(8));
+  RunConfig config = Config("vit-mini", Path("idx"));
+  config.config_overrides = kSmallVit;
+  config.val_fraction = 0;
+  config.max_steps = 1;
+  RunSetup setup;
+  Train(config, &setup);
+  std::vector<data::Sample> every;
+  for (int64_t i = 0; i < 8; ++i) every.push_back({.index = i});
+  const auto batch = setup.data.train->MakeBatch(every);
+  ASSERT_TRUE(batch.ok());
+  EXPECT_EQ(batch->at(keys::kLabels).ToVector<int64_t>(),
+            (std::vector<int64_t>{1, 0, 0, 1, 0, 0, 1, 0}));
 }
 
 // Transformers' Trainer tells ViT the rows of a step, and BERT those of a micro-batch.
