@@ -261,7 +261,7 @@ TEST_F(PredictionsTest, TheFoldersGenerationConfigCounts) {
       nlohmann::json{{"eos_token_id", ends}, {"min_length", 1}, {"num_return_sequences", 4}}
           .dump());
   EXPECT_EQ(Predict(model, Path("pairs.tsv"), lengths).rows[0].at("prediction"),
-            (*tokenizer)->Decode(std::vector<int32_t>(ids.begin(), ids.begin() + 3), {}));
+            (*tokenizer)->Decode(std::vector<int32_t>(ids.begin(), ids.begin() + 4), {}));
 
   RunConfig again = Config(model, Path("pairs.tsv"));
   again.out = Path("again");

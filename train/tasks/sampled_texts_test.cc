@@ -127,7 +127,7 @@ TEST_F(SampledTextsTest, EndsOfTheFolderCount) {
   };
   EXPECT_EQ(samples(), std::vector<std::string>{"  xx | xxx"});
   Put("model/generation_config.json", R"({"eos_token_id": [7, 120], "do_sample": true})");
-  EXPECT_EQ(samples(), std::vector<std::string>{"  xx | "});
+  EXPECT_EQ(samples(), std::vector<std::string>{"  xx | x"});
 }
 
 }  // namespace
