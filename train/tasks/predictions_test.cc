@@ -245,6 +245,7 @@ TEST_F(PredictionsTest, TheFoldersGenerationConfigCounts) {
   RunConfig config = Config("t5-mini", Put("pairs.tsv", pairs));
   config.tokenizer = std::string(kTokenizers) + "t5";
   config.config_overrides = kSmallT5;
+  config.max_steps = 150;
   const nlohmann::json lengths = {{"max_source_length", 16}, {"max_target_length", 20}};
   config.options = lengths;
   const std::string model = Trained(config);
