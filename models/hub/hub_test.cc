@@ -459,6 +459,27 @@ TEST_F(HubTest, HostileFoldersAreRefused) {
   }
 }
 
+// It is kept whole; the tokenizer's end of text joins the ends that it names.
+TEST_F(HubTest, AGivenGenerationConfigIsKept) {
+  const data::ByteTokenizer tokenizer;
+  const auto model = Build(SmallConfig(), {.seed = 4});
+  const auto saved = [&](const json& given, const data::Tokenizer* with) {
+    EXPECT_TRUE(SaveModel(*model, Path("m"), with, {.generation_config = given}).ok());
+    return *ReadJsonFile(Path("m") + "/generation_config.json");
+  };
+  json given = {{"eos_token_id", {2, 5}}, {"do_sample", true}, {"top_p", 0.9}};
+  EXPECT_EQ(saved(given, nullptr), given);
+  json with_token = given;
+  with_token["eos_token_id"] = {256, 2, 5};
+  EXPECT_EQ(saved(given, &tokenizer), with_token);
+  EXPECT_EQ(saved(with_token, &tokenizer), with_token);
+  for (const auto& [ends, all] : std::vector<std::pair<json, json>>{
+           {2, {256, 2}}, {256, 256}, {nullptr, json::array({256})}}) {
+    given["eos_token_id"] = ends;
+    EXPECT_EQ(saved(given, &tokenizer)["eos_token_id"], all) << ends;
+  }
+}
+
 TEST_F(HubTest, SavingReplacesTheFolderWhole) {
   const std::string folder = Saved("m");
   std::ofstream(folder + "/left-over") << "x";

@@ -216,7 +216,26 @@ json ConfigToSave(json config, const Model& model, const data::Tokenizer* tokeni
   return config;
 }
 
-json GenerationConfigToSave(const json& config) {
+// A generation_config.json with the tokenizer's tokens, as transformers' Trainer aligns them: its
+// end-of-text token ends a text beside those that the file names.
+json WithTokensOf(const data::Tokenizer& tokenizer, json generation) {
+  if (!generation.is_object()) return generation;
+  if (tokenizer.bos_id()) generation["bos_token_id"] = *tokenizer.bos_id();
+  if (!tokenizer.eos_id()) return generation;
+  json& ends = generation["eos_token_id"];
+  if (ends == *tokenizer.eos_id()) return generation;
+  if (ends.is_null()) ends = json::array();
+  if (!ends.is_array()) ends = json::array({ends});
+  if (std::find(ends.begin(), ends.end(), *tokenizer.eos_id()) == ends.end()) {
+    ends.insert(ends.begin(), *tokenizer.eos_id());
+  }
+  return generation;
+}
+
+// `given`, or the tokens that config.json names where it is null.
+json GenerationConfigToSave(const json& given, const json& config,
+                            const data::Tokenizer* tokenizer) {
+  if (!given.is_null()) return tokenizer == nullptr ? given : WithTokensOf(*tokenizer, given);
   json generation;
   generation["_from_model_config"] = true;  // a list of pairs leaks where memory ends
   for (const char* key :
@@ -257,9 +276,8 @@ Status SaveModel(Model& model, const std::string& folder, const data::Tokenizer*
   config = ConfigToSave(std::move(config), model, tokenizer, dtype);
   SetQuantizationConfig(options.quantize, &config);
   TESSERA_RETURN_IF_ERROR(WriteFileAtomically(JoinPath(path, "config.json"), Text(config)));
-  const json generation = options.generation_config->is_null() ? GenerationConfigToSave(config)
-                                                               : *options.generation_config;
   if (Generates(model)) {
+    const json generation = GenerationConfigToSave(*options.generation_config, config, tokenizer);
     TESSERA_RETURN_IF_ERROR(
         WriteFileAtomically(JoinPath(path, "generation_config.json"), Text(generation)));
   }

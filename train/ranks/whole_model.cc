@@ -5,12 +5,14 @@
 #include <string>
 #include <unordered_map>
 
+#include "base/json_text.h"
 #include "core/memory_use.h"
 #include "dist/mesh/unshard.h"
 #include "dist/pipeline/pipelined_model.h"
 #include "models/family.h"
 #include "models/hub/adapter.h"
 #include "models/hub/save_model.h"
+#include "nlohmann/json.hpp"
 #include "train/ranks/agreement.h"
 
 namespace tessera::train {
@@ -71,7 +73,15 @@ Status SaveWholeModel(models::Model& model, const dist::Mesh& mesh, dist::Parame
     return Gather(model, parameters, mesh, store, p, &scope);
   };
   options.write = mesh.prints() && !model.build().device.is_meta();
-  options.files = files;
+  for (const auto& [name, text] : files) {
+    if (name != "generation_config.json") {
+      options.files.emplace_back(name, text);
+      continue;
+    }
+    const auto generation = ParseJson(text, name);
+    TESSERA_RETURN_IF_ERROR(Agree(mesh, generation.status()));
+    options.generation_config = *generation;
+  }
   return Agree(mesh, models::SaveModel(**shape, folder, tokenizer, options));
 }
 

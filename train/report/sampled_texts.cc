@@ -15,7 +15,8 @@ namespace {
 
 // "  Once upon a time | there was a king".
 StatusOr<std::vector<std::string>> Continue(models::Model& model,
-                                            const std::vector<std::string>& prompts, int64_t tokens,
+                                            const std::vector<std::string>& prompts,
+                                            const models::GenerationConfig& config,
                                             const data::Tokenizer& tokenizer) {
   std::vector<std::vector<int64_t>> rows;
   for (const std::string& prompt : prompts) {
@@ -23,9 +24,6 @@ StatusOr<std::vector<std::string>> Continue(models::Model& model,
                              models::EncodePrompt(tokenizer, model.config(), prompt));
     rows.push_back(std::move(row));
   }
-  TESSERA_ASSIGN_OR_RETURN(models::GenerationConfig config,
-                           models::ReadGenerationConfig("", model.config()));
-  config.max_new_tokens = tokens;
   TESSERA_ASSIGN_OR_RETURN(const std::vector<models::GenerationResult> results,
                            models::Generate(model, rows, config, {.tokenizer = &tokenizer}));
   std::vector<std::string> lines;
@@ -37,11 +35,26 @@ StatusOr<std::vector<std::string>> Continue(models::Model& model,
   return lines;
 }
 
+// Writes the likeliest text, with the tokens of the folder and the tokenizer's end of text.
+StatusOr<models::GenerationConfig> LikeliestText(const std::string& folder,
+                                                 const nlohmann::json& model_config, int64_t tokens,
+                                                 const data::Tokenizer& tokenizer) {
+  TESSERA_ASSIGN_OR_RETURN(const models::GenerationConfig usual,
+                           models::ReadGenerationConfig(folder, model_config));
+  models::GenerationConfig config;
+  config.max_new_tokens = tokens;
+  config.bos_token_id = usual.bos_token_id;
+  config.decoder_start_token_id = usual.decoder_start_token_id;
+  config.eos_token_ids = usual.eos_token_ids;
+  if (tokenizer.eos_id()) config.eos_token_ids.push_back(*tokenizer.eos_id());
+  return config;
+}
+
 }  // namespace
 
 Status ContinueAtEvaluations(const std::vector<std::string>& prompts, int64_t tokens,
                              const data::Tokenizer& tokenizer, const models::Model& shape,
-                             Objective* objective) {
+                             const std::string& folder, Objective* objective) {
   if (!models::Generates(shape)) {
     return InvalidArgument("sample_prompts: a '", shape.config().value("model_type", ""),
                            "' model of this task does not generate");
@@ -57,11 +70,13 @@ Status ContinueAtEvaluations(const std::vector<std::string>& prompts, int64_t to
                              " positions");
     }
   }
-  objective->samples = [prompts, tokens, &tokenizer,
+  TESSERA_ASSIGN_OR_RETURN(const models::GenerationConfig config,
+                           LikeliestText(folder, shape.config(), tokens, tokenizer));
+  objective->samples = [prompts, config, &tokenizer,
                         before = std::move(objective->samples)](models::Model& model) {
     std::vector<std::string> lines;
     if (before != nullptr) lines = before(model);
-    StatusOr<std::vector<std::string>> more = Continue(model, prompts, tokens, tokenizer);
+    StatusOr<std::vector<std::string>> more = Continue(model, prompts, config, tokenizer);
     // What cannot be written says why; a run does not end for it.
     if (!more.ok()) more = std::vector<std::string>{"  " + Message(more.status())};
     lines.insert(lines.end(), more->begin(), more->end());

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/file.h"
+#include "base/json_text.h"
 #include "base/output_files.h"
 #include "base/utf8.h"
 #include "data/dataset/data_folder.h"
@@ -180,6 +181,17 @@ Status OfMissingData(const RunConfig& config, const Status& failed) {
   return !config.Validation().empty() && is_missing(config.Validation()) ? of("val_data") : failed;
 }
 
+// How the model's folder generates is how the trained model's does.
+Status KeepGenerationConfig(Plan* plan) {
+  constexpr char kName[] = "generation_config.json";
+  const std::string path = JoinPath(plan->base.folder, kName);
+  if (plan->evaluation || !models::Generates(*plan->shape) || !PathExists(path)) return OkStatus();
+  TESSERA_ASSIGN_OR_RETURN(const json generation, ReadJsonFile(path));
+  if (!generation.is_object()) return InvalidArgument(path, ": not a JSON object");
+  plan->setup.data.files.emplace_back(kName, generation.dump());
+  return OkStatus();
+}
+
 Status OpenTheData(Plan* plan) {
   RunSetup& setup = plan->setup;
   const std::vector<DataSource> sources = setup.config.Sources();
@@ -203,6 +215,7 @@ Status OpenTheData(Plan* plan) {
     return InvalidArgument("group_by_length is set, but the samples of the task ",
                            setup.config.task, " have no lengths");
   }
+  TESSERA_RETURN_IF_ERROR(KeepGenerationConfig(plan));
   if (setup.config.sample_prompts.empty()) return OkStatus();
   if (setup.data.validation == nullptr) {
     return InvalidArgument("sample_prompts needs validation data (val_data, val_fraction)");
@@ -211,7 +224,8 @@ Status OpenTheData(Plan* plan) {
     return InvalidArgument("sample_prompts need a tokenizer; give --tokenizer");
   }
   return ContinueAtEvaluations(setup.config.sample_prompts, setup.config.sample_tokens,
-                               *setup.tokenizer, *plan->shape, &setup.data.objective);
+                               *setup.tokenizer, *plan->shape, plan->base.folder,
+                               &setup.data.objective);
 }
 
 StatusOr<std::unique_ptr<models::Model>> LoadPart(const nn::BuildContext& build, Plan* plan) {

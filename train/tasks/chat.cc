@@ -136,14 +136,14 @@ StatusOr<TaskData> Open(const TaskInput& input) {
   data.train = rows_of(train, keys.packing);
   // A written answer is that of a row.
   data.validation = rows_of(validation, keys.packing && !judged);
-  WriteTexts(*tokenizer,
-             {.max_new_tokens = keys.max_target_length,
-              .num_beams = keys.num_beams,
-              .eos_ids = EndsOfAnswers(format, *tokenizer),
-              .answers_in_rows = true,
-              .judged = judged,
-              .shown = validation},
-             &data.objective);
+  TESSERA_RETURN_IF_ERROR(WriteTexts(input,
+                                     {.max_new_tokens = keys.max_target_length,
+                                      .num_beams = keys.num_beams,
+                                      .eos_ids = EndsOfAnswers(format, *tokenizer),
+                                      .answers_in_rows = true,
+                                      .judged = judged,
+                                      .shown = validation},
+                                     &data));
   return data;
 }
 

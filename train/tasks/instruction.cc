@@ -99,14 +99,13 @@ StatusOr<TaskData> Open(const TaskInput& input) {
     data.objective.labelled =
         std::find(members.begin(), members.end(), keys.response_column) != members.end();
   }
-  TESSERA_ASSIGN_OR_RETURN(const data::Tokenizer* const tokenizer, input.NeedTokenizer());
-  WriteTexts(*tokenizer,
-             {.max_new_tokens = keys.max_target_length,
-              .num_beams = keys.num_beams,
-              .answers_in_rows = true,
-              .judged = keys.predict_with_generate || input.prediction,
-              .shown = data.validation},
-             &data.objective);
+  TESSERA_RETURN_IF_ERROR(WriteTexts(input,
+                                     {.max_new_tokens = keys.max_target_length,
+                                      .num_beams = keys.num_beams,
+                                      .answers_in_rows = true,
+                                      .judged = keys.predict_with_generate || input.prediction,
+                                      .shown = data.validation},
+                                     &data));
   return data;
 }
 

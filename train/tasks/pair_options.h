@@ -4,6 +4,7 @@
 #define TESSERA_TRAIN_TASKS_PAIR_OPTIONS_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "base/options.h"
@@ -13,7 +14,7 @@ namespace tessera::train {
 // How evaluations write.
 struct WritingOptions {
   bool predict_with_generate = false;
-  int64_t num_beams = 1;
+  std::optional<int64_t> num_beams = {};
 
   static const OptionTable& Table() {
     static const auto* table = new OptionTable(
@@ -21,7 +22,7 @@ struct WritingOptions {
             .Add("predict_with_generate", &WritingOptions::predict_with_generate,
                  "evaluations generate, and compare with the targets", {.evaluation = true})
             .Add("num_beams", &WritingOptions::num_beams, "beams of that generation",
-                 {.least = 1, .evaluation = true}));
+                 {.least = 1, .unset = "the folder's, else 1", .evaluation = true}));
     return *table;
   }
 };

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "autograd/autograd.h"
+#include "base/json_text.h"
 #include "core/thread_communicator.h"
 #include "dist/mesh/mesh.h"
 #include "models/classification.h"
@@ -235,6 +236,61 @@ TEST_F(PredictionsTest, WhatPredictsNothingIsRefused) {
   ExpectContains(
       Message(PrepareEvaluation(look, {}, {.cache = Path("look"), .prediction = true}).status()),
       "task 'causal_lm' predicts nothing");
+}
+
+// Where the options leave it out; the trained model's folder has it, too.
+TEST_F(PredictionsTest, TheFoldersGenerationConfigCounts) {
+  std::string pairs = "source\ttarget\n";
+  for (int i = 0; i < 60; ++i) pairs += "no\ttwo women go to the old house\n";
+  RunConfig config = Config("t5-mini", Put("pairs.tsv", pairs));
+  config.tokenizer = std::string(kTokenizers) + "t5";
+  config.config_overrides = kSmallT5;
+  config.max_steps = 150;
+  const nlohmann::json lengths = {{"max_source_length", 16}, {"max_target_length", 20}};
+  config.options = lengths;
+  const std::string model = Trained(config);
+  const std::string path = model + "/generation_config.json";
+  const auto tokenizer = data::LoadTokenizer(model);
+  ASSERT_TRUE(tokenizer.ok());
+  const std::vector<int32_t> ids = (*tokenizer)->Encode("two women go to the old house");
+  ASSERT_GT(ids.size(), 4u);
+  const PredictionResult usual = Predict(model, Path("pairs.tsv"), lengths);
+  EXPECT_TRUE(usual.rows[0].at("prediction").get<std::string>().starts_with("two women "));
+
+  const nlohmann::json ends = {ids[3], 99};
+  Put("model/generation_config.json",
+      nlohmann::json{{"eos_token_id", ends}, {"min_length", 1}, {"num_return_sequences", 4}}
+          .dump());
+  EXPECT_EQ(Predict(model, Path("pairs.tsv"), lengths).rows[0].at("prediction"),
+            (*tokenizer)->Decode(std::vector<int32_t>(ids.begin(), ids.begin() + 4), {}));
+
+  RunConfig again = Config(model, Path("pairs.tsv"));
+  again.out = Path("again");
+  again.max_steps = 1;
+  again.options = lengths;
+  RunSetup setup = *PrepareRun(again);
+  Trainer trainer(setup.config, *setup.model, setup.data);
+  ASSERT_TRUE(trainer.Train({.output = nullptr}).ok());
+  ASSERT_TRUE(trainer.SaveModel(Path("again/model"), setup.tokenizer.get()).ok());
+  const auto kept = ReadJsonFile(Path("again/model/generation_config.json"));
+  ASSERT_TRUE(kept.ok());
+  EXPECT_EQ(*kept, nlohmann::json({{"eos_token_id", {*(*tokenizer)->eos_id(), ids[3], 99}},
+                                   {"min_length", 1},
+                                   {"num_return_sequences", 4}}));
+
+  Put("model/generation_config.json",
+      R"({"num_beams": 2, "stop_strings": ["x"], "guidance_scale": 1.5})");
+  ExpectContains(Message(Open(model, Path("pairs.tsv"), lengths).status()),
+                 "stop strings are not supported with num_beams above 1");
+  nlohmann::json greedy = lengths;
+  greedy["num_beams"] = 1;
+  const auto opened = Open(model, Path("pairs.tsv"), greedy);
+  ASSERT_TRUE(opened.ok()) << Message(opened.status());
+  EXPECT_EQ(opened->warnings,
+            std::vector<std::string>{path + ": 'guidance_scale': 1.5 is not supported, and not "
+                                            "applied"});
+  Put("model/generation_config.json", "[]");
+  EXPECT_EQ(Failure(again), path + ": not a JSON object");
 }
 
 }  // namespace

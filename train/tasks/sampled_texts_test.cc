@@ -5,6 +5,7 @@
 #include "base/file.h"
 #include "core/thread_communicator.h"
 #include "dist/mesh/mesh.h"
+#include "models/hub/save_model.h"
 #include "nlohmann/json.hpp"
 #include "train/testing/task_runs.h"
 
@@ -105,6 +106,28 @@ TEST_F(SampledTextsTest, WhatCannotBeWrittenIsRefusedBeforeTheRun) {
   RunConfig labels = ReviewRun();
   labels.sample_prompts = {"good"};
   ExpectContains(Failure(labels), "does not generate");
+}
+
+TEST_F(SampledTextsTest, EndsOfTheFolderCount) {
+  RunConfig config = Config("gpt-tiny", Put("text.txt", std::string(4000, 'x')));
+  config.tokenizer = "byte";
+  config.config_overrides = "n_positions=16,n_embd=16,n_layer=1,n_head=2";
+  RunSetup setup;
+  Train(config, &setup);
+  ASSERT_TRUE(models::SaveModel(*setup.model, Path("model"), setup.tokenizer.get()).ok());
+  RunConfig again = Config(Path("model"), Path("text.txt"));
+  again.out = Path("again");
+  again.sample_prompts = {"xx"};
+  again.sample_tokens = 3;
+  const auto samples = [&]() -> std::vector<std::string> {
+    const auto opened = PrepareRun(again);
+    EXPECT_TRUE(opened.ok()) << Message(opened.status());
+    return opened.ok() ? opened->data.objective.samples(*opened->model)
+                       : std::vector<std::string>();
+  };
+  EXPECT_EQ(samples(), std::vector<std::string>{"  xx | xxx"});
+  Put("model/generation_config.json", R"({"eos_token_id": [7, 120], "do_sample": true})");
+  EXPECT_EQ(samples(), std::vector<std::string>{"  xx | x"});
 }
 
 }  // namespace

@@ -110,13 +110,13 @@ StatusOr<TaskData> Open(const TaskInput& input) {
     std::tie(data.train, data.validation) =
         data::SplitDataset(pairs, {.fraction = config.val_fraction, .from_end = true});
   }
-  WriteTexts(*tokenizer,
-             {.max_new_tokens = keys.max_target_length,
-              .num_beams = keys.num_beams,
-              .eos_ids = {eos_id},
-              .judged = keys.predict_with_generate || input.prediction,
-              .shown = data.validation},
-             &data.objective);
+  TESSERA_RETURN_IF_ERROR(WriteTexts(input,
+                                     {.max_new_tokens = keys.max_target_length,
+                                      .num_beams = keys.num_beams,
+                                      .eos_ids = {eos_id},
+                                      .judged = keys.predict_with_generate || input.prediction,
+                                      .shown = data.validation},
+                                     &data));
   return data;
 }
 

@@ -2,11 +2,15 @@
 #include "train/tasks/written_texts.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
+#include "base/mounted_folder.h"
 #include "base/utf8.h"
 #include "core/batch_keys.h"
 #include "models/generation/generate.h"
+#include "models/generation/generation_config.h"
+#include "models/open/model_folder.h"
 #include "nlohmann/json.hpp"
 #include "train/tasks/text_scores.h"
 
@@ -46,19 +50,16 @@ std::vector<std::pair<int64_t, int64_t>> LastRuns(const Tensor& targets) {
 // Texts of batches, in and out of tokens.
 class TextWriter {
  public:
-  TextWriter(const data::Tokenizer& tokenizer, const WrittenTextsOptions& options)
-      : tokenizer_(tokenizer), options_(options) {}
+  TextWriter(const data::Tokenizer& tokenizer, const WrittenTextsOptions& options,
+             StatusOr<models::GenerationConfig> settings)
+      : tokenizer_(tokenizer), options_(options), settings_(std::move(settings)) {}
 
   StatusOr<std::vector<std::string>> Write(models::Model& model, const data::Batch& batch,
                                            const models::LargestOverRanks& ranks) const {
-    TESSERA_ASSIGN_OR_RETURN(models::GenerationConfig config,
-                             models::ReadGenerationConfig("", model.config()));
-    config.max_new_tokens = options_.max_new_tokens;
-    config.num_beams = options_.num_beams;
-    if (!options_.eos_ids.empty()) config.eos_token_ids = options_.eos_ids;
+    TESSERA_RETURN_IF_ERROR(settings_.status());
     TESSERA_ASSIGN_OR_RETURN(
         const std::vector<models::GenerationResult> results,
-        models::Generate(model, SourceRows(batch), config,
+        models::Generate(model, SourceRows(batch), *settings_,
                          {.tokenizer = &tokenizer_, .largest_over_ranks = ranks}));
     std::vector<std::string> texts;
     for (const models::GenerationResult& result : results) {
@@ -158,7 +159,29 @@ class TextWriter {
 
   const data::Tokenizer& tokenizer_;
   const WrittenTextsOptions options_;
+  const StatusOr<models::GenerationConfig> settings_;
 };
+
+// The settings of the model's folder, but for those of the options, with all ends of texts.
+StatusOr<models::GenerationConfig> WritingSettings(const TaskInput& input,
+                                                   const data::Tokenizer& tokenizer,
+                                                   const WrittenTextsOptions& options,
+                                                   std::vector<std::string>* warnings) {
+  std::optional<MountedFolder> mounted;
+  TESSERA_ASSIGN_OR_RETURN(const std::string folder,
+                           models::ModelFolderAt(input.config.model, &mounted));
+  TESSERA_ASSIGN_OR_RETURN(models::GenerationConfig config,
+                           models::ReadGenerationConfig(folder, input.model));
+  const std::string not_applied = models::NotApplied(input.config.model, config);
+  if (options.judged && !not_applied.empty()) warnings->push_back(not_applied);
+  nlohmann::json asked = {{"max_new_tokens", options.max_new_tokens}, {"num_return_sequences", 1}};
+  if (options.num_beams) asked["num_beams"] = *options.num_beams;
+  TESSERA_ASSIGN_OR_RETURN(config, models::WithSettings(std::move(config), asked));
+  std::vector<int64_t>& ends = config.eos_token_ids;
+  ends.insert(ends.end(), options.eos_ids.begin(), options.eos_ids.end());
+  if (options.eos_ids.empty() && tokenizer.eos_id()) ends.push_back(*tokenizer.eos_id());
+  return config;
+}
 
 class TextMetrics : public EvaluationMetrics {
  public:
@@ -179,9 +202,12 @@ class TextMetrics : public EvaluationMetrics {
 
 }  // namespace
 
-void WriteTexts(const data::Tokenizer& tokenizer, const WrittenTextsOptions& options,
-                Objective* objective) {
-  const auto writer = std::make_shared<const TextWriter>(tokenizer, options);
+Status WriteTexts(const TaskInput& input, const WrittenTextsOptions& options, TaskData* data) {
+  TESSERA_ASSIGN_OR_RETURN(const data::Tokenizer* const tokenizer, input.NeedTokenizer());
+  auto settings = WritingSettings(input, *tokenizer, options, &data->warnings);
+  if (options.judged) TESSERA_RETURN_IF_ERROR(settings.status());
+  Objective* const objective = &data->objective;
+  const auto writer = std::make_shared<const TextWriter>(*tokenizer, options, std::move(settings));
   objective->write = [writer](models::Model& model, const data::Batch& batch,
                               const models::LargestOverRanks& ranks) {
     return writer->Write(model, batch, ranks);
@@ -190,9 +216,10 @@ void WriteTexts(const data::Tokenizer& tokenizer, const WrittenTextsOptions& opt
                                                                 const BatchResult& result) {
     return writer->Predict(result.texts, batch, labelled);
   };
-  if (!options.judged || !objective->labelled || options.shown == nullptr) return;
+  if (!options.judged || !objective->labelled || options.shown == nullptr) return OkStatus();
   objective->metrics = std::make_shared<TextMetrics>(writer);
   objective->samples = [writer](models::Model& model) { return writer->Samples(model); };
+  return OkStatus();
 }
 
 }  // namespace tessera::train

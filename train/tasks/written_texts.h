@@ -6,18 +6,18 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "data/dataset/dataset.h"
-#include "data/tokenizer/tokenizer.h"
 #include "train/task.h"
 
 namespace tessera::train {
 
 struct WrittenTextsOptions {
   int64_t max_new_tokens = 128;
-  int64_t num_beams = 1;
-  std::vector<int64_t> eos_ids = {};  // that end a text; none: the model's
+  std::optional<int64_t> num_beams = {};  // absent: the folder's
+  std::vector<int64_t> eos_ids = {};      // that end a text, too; none: the tokenizer's
   // Whether a row is a prompt with its answer, whose tokens alone have labels; else `input_ids` is
   // a source, and `labels` its target. Where a row has `targets` instead, the answer is the last
   // run of them, and the prompt what is before it.
@@ -30,9 +30,9 @@ struct WrittenTextsOptions {
 };
 
 // Gives the objective `write` and `predict`, and, where texts are judged, `metrics` and `samples`.
-// The tokenizer must outlive it.
-void WriteTexts(const data::Tokenizer& tokenizer, const WrittenTextsOptions& options,
-                Objective* objective);
+// Texts are written as `tessera generate` writes them: the generation_config.json of the model's
+// folder says how, where the options do not. The tokenizer must outlive the objective.
+Status WriteTexts(const TaskInput& input, const WrittenTextsOptions& options, TaskData* data);
 
 }  // namespace tessera::train
 
