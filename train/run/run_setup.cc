@@ -184,8 +184,10 @@ Status OfMissingData(const RunConfig& config, const Status& failed) {
 // How the model's folder generates is how the trained model's does.
 Status KeepGenerationConfig(Plan* plan) {
   constexpr char kName[] = "generation_config.json";
-  const std::string path = JoinPath(plan->base.folder, kName);
-  if (plan->evaluation || !models::Generates(*plan->shape) || !PathExists(path)) return OkStatus();
+  const std::string& folder = plan->base.folder;
+  const std::string path = JoinPath(folder, kName);
+  if (plan->evaluation || !models::Generates(*plan->shape)) return OkStatus();
+  if (!IsDirectory(folder) || !PathExists(path)) return OkStatus();
   TESSERA_ASSIGN_OR_RETURN(const json generation, ReadJsonFile(path));
   if (!generation.is_object()) return InvalidArgument(path, ": not a JSON object");
   plan->setup.data.files.emplace_back(kName, generation.dump());
