@@ -159,9 +159,9 @@ TEST_F(PreferenceTest, TrainsWithoutDropout) {
 TEST_F(PreferenceTest, TheTrainersLossIsAMeanOfMicroBatches) {
   const auto loss = [&](const std::string& average) {
     RunConfig config = PreferenceRun();
-    config.batch_size = 3;
+    config.batch_size = 5;
     config.gradient_accumulation_steps = 2;
-    config.join_epochs = false;  // of 8 pairs, the last micro-batch has two
+    config.join_epochs = false;  // of 8 pairs, the second micro-batch has three
     config.max_steps = 4;
     config.loss_average = average;
     config.out = Path("average");
