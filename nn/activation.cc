@@ -11,7 +11,7 @@ Tensor Relu2(const Tensor& x) { return Square(Relu(x)); }
 Tensor Relu6(const Tensor& x) { return Clamp(Relu(x), 0, 6); }
 Tensor QuickGelu(const Tensor& x) { return Mul(x, Sigmoid(Mul(x, 1.702))); }
 Tensor Gelu10(const Tensor& x) { return Clamp(Gelu(x), -10, 10); }
-// At 0 the slope is that of negative numbers, as PyTorch's.
+// The slope at 0 is 0.01, as PyTorch's.
 Tensor LeakyRelu(const Tensor& x) {
   return Where(Compare(x, 0.0, Comparison::kGreater), x, Mul(x, 0.01));
 }

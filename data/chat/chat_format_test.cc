@@ -172,7 +172,7 @@ TEST_F(ChatFormatTest, ConversationsOfEveryForm) {
             "\n");
 }
 
-// Whatever the form of the record, a template may ask for what stands beside the conversation.
+// Records of every form may give the template variables of their own.
 TEST_F(ChatFormatTest, RecordsHaveTemplateVariables) {
   Put("chat_template.jinja",
       "{% for m in messages %}{{ m.content }}{% endfor %}"

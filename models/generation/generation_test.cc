@@ -227,6 +227,23 @@ TEST(GenerateTest, WhatIsHeldBackAtTheEndKeepsItsOrder) {
   EXPECT_EQ(text->TakeResult().text, "a\xc3");
 }
 
+// Every text of three tokens behind a prompt, with its log-probability by full passes.
+std::vector<std::pair<Ids, double>> TextsOfThree(Model& model, const Ids& prompt) {
+  std::vector<std::pair<Ids, double>> texts;
+  for (int64_t code = 0; code < 125; ++code) {
+    Ids ids = prompt;
+    double log_p = 0;
+    for (const int64_t id : {code / 25, code / 5 % 5, code % 5}) {
+      std::vector<double> scores = FullPass(model, ids);
+      LogSoftmaxInPlace(scores);
+      log_p += scores[static_cast<size_t>(id)];
+      ids.push_back(id);
+    }
+    texts.emplace_back(std::move(ids), log_p);
+  }
+  return texts;
+}
+
 TEST(GenerateTest, OneBeamPerTokenFindsTheLikeliestText) {
   // With as many beams as there are texts of one token less, the search is exhaustive.
   const auto model = SmallModel(5);
@@ -234,15 +251,7 @@ TEST(GenerateTest, OneBeamPerTokenFindsTheLikeliestText) {
   const auto likeliest = [&](const std::function<bool(const Ids&)>& allowed) {
     double best = -1e300;
     Ids found;
-    for (int64_t code = 0; code < 125; ++code) {
-      Ids ids = prompt;
-      double log_p = 0;
-      for (const int64_t id : {code / 25, code / 5 % 5, code % 5}) {
-        std::vector<double> scores = FullPass(*model, ids);
-        LogSoftmaxInPlace(scores);
-        log_p += scores[static_cast<size_t>(id)];
-        ids.push_back(id);
-      }
+    for (const auto& [ids, log_p] : TextsOfThree(*model, prompt)) {
       if (allowed(ids) && log_p > best) best = log_p, found = Ids(ids.begin() + 2, ids.end());
     }
     return found;
@@ -343,15 +352,7 @@ TEST(RereadingTest, BeamsAreThoseOfFullPasses) {
     const Ids prompt = SomeIds(count);
     // Exhaustive: all texts of three tokens.
     std::vector<std::pair<double, Ids>> all;
-    for (int64_t code = 0; code < 125; ++code) {
-      Ids ids = prompt;
-      double log_p = 0;
-      for (const int64_t id : {code / 25, code / 5 % 5, code % 5}) {
-        std::vector<double> scores = FullPass(*model, ids);
-        LogSoftmaxInPlace(scores);
-        log_p += scores[static_cast<size_t>(id)];
-        ids.push_back(id);
-      }
+    for (const auto& [ids, log_p] : TextsOfThree(*model, prompt)) {
       all.emplace_back(-log_p, Ids(ids.begin() + count, ids.end()));
     }
     std::sort(all.begin(), all.end());
