@@ -7,6 +7,7 @@
 
 #include "autograd/autocast.h"
 #include "autograd/autograd.h"
+#include "base/json_ordered.h"
 #include "data/dataset/sampler.h"
 #include "dist/comm/agreement.h"
 #include "dist/pipeline/executor.h"
@@ -30,7 +31,8 @@ void AppendRowsOfAll(const std::vector<PredictedRow>& mine, const dist::Mesh& me
   using Json = nlohmann::ordered_json;
   const std::string mine_text = Json(mine).dump(-1, ' ', false, Json::error_handler_t::replace);
   for (const std::string& text : dist::GatherStrings(*mesh.dp(), mine_text)) {
-    for (PredictedRow& row : nlohmann::ordered_json::parse(text)) all->push_back(std::move(row));
+    auto rows = ParseOrderedJson(text, "rows of a rank").value();
+    for (PredictedRow& row : rows) all->push_back(std::move(row));
   }
 }
 

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/file.h"
+#include "base/json_text.h"
 #include "nlohmann/json.hpp"
 #include "optim/schedule.h"
 #include "train/engine/engine_options.h"
@@ -230,7 +231,7 @@ ResumeState Trainer::Run::StateNow() const {
           .data_digest = data_digest_,
           .evaluation_due = evaluation_due_,
           .epoch_end_due = epoch_end_due_,
-          .config = nlohmann::json::parse(config_.ToJson().dump())};
+          .config = ParseJson(config_.ToJson().dump(), "the configuration").value()};
 }
 
 // The newest checkpoint of a run that started before is the hosts' or the disk's.

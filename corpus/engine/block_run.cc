@@ -273,7 +273,8 @@ class Runner {
       told = all.dump();
       return OkStatus();
     }));
-    const json all = json::parse(dist::BroadcastString(*context_.ranks, told));
+    TESSERA_ASSIGN_OR_RETURN(const json all, ParseJson(dist::BroadcastString(*context_.ranks, told),
+                                                       "what rank 0 told"));
     if (all["done"]) {
       done_ = all["counts"].get<Counts>();
       return OkStatus();
@@ -323,7 +324,7 @@ class Runner {
     const std::vector<std::string> all = dist::GatherStrings(*context_.ranks, mine.dump());
     bool commit = false;
     for (size_t rank = 0; rank < all.size(); ++rank) {
-      const json told = json::parse(all[rank]);
+      TESSERA_ASSIGN_OR_RETURN(const json told, ParseJson(all[rank], "what a rank told"));
       if (rank == 0) commit = told["commit"];
       for (size_t i = 0; i < parts_.size(); ++i) {
         if (static_cast<int>(rank) == context_.ranks->rank()) {

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_split.h"
 #include "base/file.h"
+#include "base/json_text.h"
 #include "corpus/engine/document_pass.h"
 #include "corpus/io/record_reader.h"
 #include "corpus/stats/tally.h"
@@ -51,7 +52,8 @@ Status WritePage(const StatsOptions& options, const std::string& tallies) {
   TESSERA_ASSIGN_OR_RETURN(const std::string text, ReadFile(tallies));
   const std::vector<std::string> lines = absl::StrSplit(text, '\n', absl::SkipEmpty());
   for (const std::string& line : lines) {
-    TESSERA_ASSIGN_OR_RETURN(const Tally tally, Tally::FromJson(json::parse(line, nullptr, false)));
+    TESSERA_ASSIGN_OR_RETURN(const json told, ParseJson(line, tallies));
+    TESSERA_ASSIGN_OR_RETURN(const Tally tally, Tally::FromJson(told));
     all.Add(tally);
     all.Shorten(kMostDomains);
   }

@@ -3,12 +3,14 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/json_text.h"
+
 namespace tessera::data {
 
 std::vector<std::string> ClassNames(const TableReader& table, const std::string& column) {
   const auto said = table.metadata().find("huggingface");
   if (said == table.metadata().end()) return {};
-  const auto info = nlohmann::json::parse(said->second, nullptr, /*allow_exceptions=*/false);
+  const auto info = ParseJson(said->second, "huggingface").value_or(nullptr);
   const auto* at = &info;
   for (const std::string& key :
        {std::string("info"), std::string("features"), column, std::string("names")}) {

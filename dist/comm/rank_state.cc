@@ -6,6 +6,7 @@
 #include <set>
 #include <utility>
 
+#include "base/json_text.h"
 #include "base/status.h"
 
 namespace tessera::dist {
@@ -64,7 +65,7 @@ std::string EncodeState(const RankState& state) {
 }
 
 std::optional<RankState> DecodeState(const std::string& text) {
-  const json j = json::parse(text, nullptr, false);
+  const json j = ParseJson(text, "a rank's state").value_or(nullptr);
   if (!j.is_object() || !j.contains("waits") || !j.contains("groups")) return std::nullopt;
   RankState state;
   state.has_ended = j.value("ended", false);

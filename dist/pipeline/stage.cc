@@ -6,6 +6,7 @@
 
 #include "autograd/autograd.h"
 #include "base/error.h"
+#include "base/json_text.h"
 #include "models/family.h"
 #include "nlohmann/json.hpp"
 #include "optim/modules/module_parameters.h"
@@ -89,7 +90,7 @@ void Stage::CheckKeys() const {
   std::vector<models::BlockKeys> chunks;
   for (size_t local = 0; local < chunks_.size(); ++local) {
     for (const std::string& text : texts) {
-      const auto told = nlohmann::json::parse(text, nullptr, false);
+      const auto told = ParseJson(text, "keys of a stage").value();
       if (local >= told.size() || told[local].is_null()) return;
       const auto names = [&](size_t i) {
         return models::KeyNames(told[local].at(i).get<std::vector<std::string>>());
@@ -138,7 +139,7 @@ struct Told {
 std::vector<Told> ReadTold(const std::vector<std::string>& texts) {
   std::vector<Told> all;
   for (size_t rank = 0; rank < texts.size(); ++rank) {
-    const auto list = nlohmann::json::parse(texts[rank], nullptr, false);
+    const auto list = ParseJson(texts[rank], "parameters of a stage").value_or(nullptr);
     TESSERA_CHECK(list.is_array(), "pipeline", "rank ", rank, " told no list of parameters");
     for (const auto& entry : list) {
       all.push_back({.rank = static_cast<int>(rank),

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/json_text.h"
 #include "models/model_keys.h"
 #include "nlohmann/json.hpp"
 #include "ops/view/view.h"
@@ -181,8 +182,7 @@ Status Booster::SaveLrScheduler(const BoostedSchedule& schedule, const std::stri
 
 Status Booster::LoadLrScheduler(BoostedSchedule& schedule, const std::string& path) const {
   const auto read = [&]() -> StatusOr<int64_t> {
-    TESSERA_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
-    const auto state = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+    TESSERA_ASSIGN_OR_RETURN(const auto state, ReadJsonFile(path));
     if (!state.is_object() || !state.contains("steps") || !state["steps"].is_number_unsigned()) {
       return InvalidArgument(path, ": no 'steps' of a schedule");
     }

@@ -13,6 +13,7 @@
 #include "autograd/autocast.h"
 #include "autograd/autograd.h"
 #include "base/file.h"
+#include "base/json_text.h"
 #include "base/mounted_folder.h"
 #include "core/safetensors.h"
 #include "data/dataset/token_cache.h"
@@ -202,9 +203,7 @@ std::string DependsOn(const RunConfig& config, const TaskData& data, const model
               {"dtype", config.dtype},
               {"autocast", config.autocast}};
   // A model with the same weights and another configuration gives other numbers.
-  key["config"] = other
-                      ? json::parse(ReadFile(folder + "/config.json").value_or(""), nullptr, false)
-                      : model.config();
+  key["config"] = other ? ReadJsonFile(folder + "/config.json").value_or(nullptr) : model.config();
   if (!other && IsDirectory(config.adapter)) key["adapter"] = DescribeWeights(config.adapter);
   return key.dump();
 }

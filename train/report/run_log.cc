@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/json_text.h"
 #include "base/printable_text.h"
 #include "base/status.h"
 #include "dist/comm/agreement.h"
@@ -19,7 +20,7 @@ namespace {
 constexpr auto kReplace = nlohmann::json::error_handler_t::replace;
 
 std::vector<std::string> ParsedTexts(const std::string& json) {
-  return nlohmann::json::parse(json).get<std::vector<std::string>>();
+  return ParseJson(json, "texts of a rank").value().get<std::vector<std::string>>();
 }
 
 }  // namespace

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/run/adapter_start.h"
 
+#include <Eigen/Eigenvalues>
 #include <Eigen/QR>
-#include <Eigen/SVD>
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
@@ -37,15 +37,30 @@ void CheckRank(const Tensor& weight, int64_t rank) {
                 "adapter_start", "rank ", rank, " of a weight ", weight);
 }
 
-// Signs are a decomposition's to choose: fixed here.
-LowRankStart FromSingular(Matrix u, const Eigen::VectorXd& values, Matrix v, double scale) {
-  for (Eigen::Index k = 0; k < values.size(); ++k) {
+// The `rank` greatest singular values of `m` with their vectors, as a [rank, columns] and b
+// [rows, rank]; of `basis` times `m`, where there is a basis of orthonormal columns. They are the
+// eigenvectors of the smaller of m m^T and m^T m, and what `m` makes of those. A value below 1e-8
+// of the greatest one is inexact so, which float32 weights do not show; Eigen's singular value
+// decompositions take a minute to compile.
+LowRankStart FromSingular(const Matrix& m, int64_t rank, double scale,
+                          const Matrix* basis = nullptr) {
+  const bool wide = m.rows() < m.cols();
+  const Matrix square = wide ? Matrix(m * m.transpose()) : Matrix(m.transpose() * m);
+  const Eigen::SelfAdjointEigenSolver<Matrix> solver(square);  // values in ascending order
+  const Matrix near = solver.eigenvectors().rightCols(rank).rowwise().reverse();
+  const Eigen::VectorXd values = solver.eigenvalues().tail(rank).reverse().cwiseMax(0).cwiseSqrt();
+  Matrix u = wide ? near : Matrix(m * near);
+  Matrix v = wide ? Matrix(m.transpose() * near) : near;
+  if (basis != nullptr) u = *basis * u;
+  for (Eigen::Index k = 0; k < rank; ++k) {
+    // A sign is a decomposition's to choose: fixed here.
     Eigen::Index largest = 0;
     u.col(k).cwiseAbs().maxCoeff(&largest);
-    const double sign = u(largest, k) < 0 ? -1 : 1;
-    const double root = sign * std::sqrt(values(k) / scale);
-    u.col(k) *= root;
-    v.col(k) *= root;
+    const double root = std::sqrt(values(k) / scale) * (u(largest, k) < 0 ? -1 : 1);
+    // The side that is a product has the value as a factor already.
+    const double product_root = values(k) > 0 ? root / values(k) : 0;
+    u.col(k) *= wide ? root : product_root;
+    v.col(k) *= wide ? product_root : root;
   }
   return {.a = ToTensor(v.transpose()), .b = ToTensor(u)};
 }
@@ -59,9 +74,7 @@ Matrix OrthonormalColumns(const Matrix& m) {
 
 LowRankStart PrincipalStart(const Tensor& weight, int64_t rank, double scale) {
   CheckRank(weight, rank);
-  const Eigen::BDCSVD<Matrix> svd(ToMatrix(weight), Eigen::ComputeThinU | Eigen::ComputeThinV);
-  return FromSingular(svd.matrixU().leftCols(rank), svd.singularValues().head(rank),
-                      svd.matrixV().leftCols(rank), scale);
+  return FromSingular(ToMatrix(weight), rank, scale);
 }
 
 LowRankStart PrincipalStart(const Tensor& weight, int64_t rank, double scale, int iterations,
@@ -73,9 +86,7 @@ LowRankStart PrincipalStart(const Tensor& weight, int64_t rank, double scale, in
   for (int i = 0; i < iterations; ++i) {
     basis = OrthonormalColumns(w * OrthonormalColumns(w.transpose() * basis));
   }
-  const Matrix within = basis.transpose() * w;
-  const Eigen::BDCSVD<Matrix> svd(within, Eigen::ComputeThinU | Eigen::ComputeThinV);
-  return FromSingular(basis * svd.matrixU(), svd.singularValues(), svd.matrixV(), scale);
+  return FromSingular(basis.transpose() * w, rank, scale, &basis);
 }
 
 LowRankStart OrthonormalStart(const Tensor& weight, int64_t rank) {

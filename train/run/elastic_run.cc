@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/file.h"
+#include "base/json_text.h"
 #include "nlohmann/json.hpp"
 
 namespace tessera::train {
@@ -22,7 +23,7 @@ std::string ElasticRun::ToText() const {
 StatusOr<std::optional<ElasticRun>> ElasticRun::Of(const char* text) {
   if (text == nullptr) return std::nullopt;
   try {
-    const nlohmann::json json = nlohmann::json::parse(text);
+    const nlohmann::json json = ParseJson(text, kVariable).value_or(nullptr);
     ElasticRun run = {.folder = json.at("folder").get<std::string>(),
                       .host = json.at("host").get<std::string>(),
                       .interval = json.at("interval").get<int64_t>(),

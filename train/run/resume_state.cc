@@ -3,6 +3,7 @@
 
 #include <limits>
 
+#include "base/json_ordered.h"
 #include "base/options.h"
 #include "nlohmann/json.hpp"
 #include "train/callbacks/best_model.h"
@@ -128,7 +129,7 @@ void ResumeState::RestoreState(TrainState* to) const {
                                       ? state->at("val_metrics").get_ptr<const std::string*>()
                                       : nullptr;
   if (!to->val_loss || text == nullptr) return;
-  auto metrics = nlohmann::ordered_json::parse(*text, nullptr, /*allow_exceptions=*/false);
+  auto metrics = ParseOrderedJson(*text, "val_metrics").value_or(nullptr);
   if (metrics.is_object()) to->val_metrics = std::move(metrics);
 }
 

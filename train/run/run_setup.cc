@@ -320,8 +320,8 @@ Status CompareConfigurations(const std::vector<std::string>& all) {
   }
   for (size_t r = 0; r < all.size(); ++r) {
     if (all[r] == all[usual]) continue;
-    const auto mine = nlohmann::json::parse(all[r], nullptr, false);
-    const auto theirs = nlohmann::json::parse(all[usual], nullptr, false);
+    const auto mine = ParseJson(all[r], "a rank's configuration").value();
+    const auto theirs = ParseJson(all[usual], "a rank's configuration").value();
     for (const auto& [key, value] : theirs.items()) {
       if (!mine.contains(key) || mine[key] == value) continue;
       return InvalidArgument("rank ", r, " was started with another configuration: ", key, " is ",
