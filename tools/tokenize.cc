@@ -128,7 +128,7 @@ void AddTokenizeCommand(CLI::App& app, CommandState& state) {
            {.type = "FILE"})
       .Add("chat", &F::chat,
            "conversations instead, printed as the folder's chat template has them: JSON lines, or "
-           "an array, of OpenAI's, ShareGPT's or Alpaca's records",
+           "an array, of OpenAI's, TRL's, ShareGPT's or Alpaca's records",
            {.type = "FILE"})
       .Add("output", &F::output, "writes PREFIX.bin and PREFIX.idx", {.type = "PREFIX"})
       .Add("print_ids", &F::print_ids,

@@ -121,7 +121,7 @@ StatusOr<std::shared_ptr<const ChatDataset>> ChatDataset::Open(const std::string
                                                                const ChatDatasetOptions& options) {
   TESSERA_CHECK(options.seq_len >= 2, "ChatDataset", "seq_len ", options.seq_len);
   TESSERA_ASSIGN_OR_RETURN(nlohmann::json made_from, DescribeFiles({path}));
-  made_from.update({{"layout", "conversations 2"},
+  made_from.update({{"layout", "conversations 3"},
                     {"tokenizer", tokenizer.Fingerprint()},
                     {"template", format.Fingerprint()},
                     {"seq_len", options.seq_len},

@@ -170,7 +170,7 @@ TEST_F(ChatDatasetTest, BadConversationsAreNamed) {
             ":1: the assistant says nothing in this conversation");
   EXPECT_EQ(failure(""), ": no conversations");
   EXPECT_EQ(failure(R"({"text": "a"})"),
-            ":1: has none of 'messages', 'conversations' and 'instruction'");
+            ":1: has none of 'messages', 'prompt', 'conversations' and 'instruction'");
 }
 
 TEST_F(ChatDatasetTest, TokensAreMadeAnewForAnotherTemplate) {

@@ -149,6 +149,15 @@ TEST_F(ChatFormatTest, ConversationsOfEveryForm) {
   EXPECT_EQ(messages(R"([{"conversations": [{"from": "human", "value": "Hi"},)"
                      R"({"from": "gpt", "value": "Yes"}]}])"),
             turns + "\n");
+  EXPECT_EQ(messages(R"({"prompt": [{"role": "user", "content": "Hi"}], "completion":)"
+                     R"([{"role": "assistant", "content": "Yes"}], "tools": [7]})"),
+            turns + "[7]\n");
+  EXPECT_EQ(messages("{\"prompt\": " + turns + ", \"completion\": " + turns + "}"),
+            R"([{"role":"user","content":"Hi"},{"role":"assistant","content":"Yes","weight":0},)" +
+                turns.substr(1) + "\n");
+  EXPECT_EQ(messages(R"({"prompt": [{"role": "user", "content": "Hi"}]})"),
+            R"([{"role":"user","content":"Hi"}])"
+            "\n");
   const std::string called =
       R"([{"role":"user","content":"Hi"},{"role":"assistant","content":"","tool_calls":)"
       R"([{"type":"function","function":{"name":"f","arguments":{"x":1}}}]},)"
@@ -209,8 +218,19 @@ TEST_F(ChatFormatTest, BadRecordsAreNamed) {
     return Message(read).substr(path.size());
   };
   EXPECT_EQ(failure("{\"messages\": [{\"role\": \"user\"}]}\n{\"text\": 1}"),
-            ":2: has none of 'messages', 'conversations' and 'instruction'");
+            ":2: has none of 'messages', 'prompt', 'conversations' and 'instruction'");
   EXPECT_EQ(failure("{\"messages\": []}"), ":1: 'messages' is empty");
+  EXPECT_EQ(failure(R"({"prompt": "Hi", "completion": "Yes"})"),
+            ":1: 'prompt' is a text, and a conversation's is a list of messages: "
+            R"([{"role": "user", "content": "..."}])");
+  const std::string asked = R"({"prompt": [{"role": "user", "content": "Hi"}], "completion": )";
+  EXPECT_EQ(failure(asked + "[]}"), ":1: 'completion' is empty");
+  EXPECT_EQ(failure(asked + "{}}"), ":1: 'completion' must be a list of messages");
+  EXPECT_EQ(failure(asked + "[{}]}"), ":1: completion[0] must be an object with a 'role'");
+  for (const char* weight : {"2", "0.5", "-1", "true", "\"0\""}) {
+    EXPECT_EQ(failure(Concat(R"({"messages": [{"role": "assistant", "weight": )", weight, "}]}")),
+              ":1: messages[0]: 'weight' must be 0 or 1");
+  }
   EXPECT_EQ(failure("{\"messages\": [{}]}"), ":1: messages[0] must be an object with a 'role'");
   EXPECT_EQ(failure(R"({"conversations": [{"from": "me", "value": "x"}]})"),
             ":1: conversations[0] is from \"me\", expected human, gpt, system, function_call or "

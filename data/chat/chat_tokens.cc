@@ -2,6 +2,7 @@
 #include "data/chat/chat_tokens.h"
 
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -73,6 +74,11 @@ bool IsAssistants(const Json& message) {
   return message.is_object() && message.contains("role") && message["role"] == "assistant";
 }
 
+// OpenAI's fine-tuning has a weight of 0 where an assistant's message is not learnt.
+bool IsLearnt(const Json& message) {
+  return IsAssistants(message) && (!message.contains("weight") || message["weight"] != 0);
+}
+
 // Takes white space, or a special token, off the end of a text.
 bool TakeOffEnd(const Tokenizer& tokenizer, std::string_view* text) {
   const size_t kept = text->find_last_not_of(" \t\r\n") + 1;  // npos + 1 is 0
@@ -88,6 +94,23 @@ bool TakeOffEnd(const Tokenizer& tokenizer, std::string_view* text) {
   return false;
 }
 
+// With how many of its bytes the text of the first messages begins the whole text. Some templates
+// end every text, so also this part, with a token of its own.
+std::optional<size_t> LengthWithin(std::string_view whole, const Tokenizer& tokenizer,
+                                   std::string_view part) {
+  while (!whole.starts_with(part)) {
+    if (!TakeOffEnd(tokenizer, &part)) return std::nullopt;
+  }
+  return part.size();
+}
+
+Status CannotBeTold(size_t message, const char* remedy) {
+  return InvalidArgument("messages[", message,
+                         "]: the chat template writes the messages up to it otherwise in the ",
+                         "whole conversation than by themselves, so that the assistant's part ",
+                         "cannot be told", remedy);
+}
+
 // What the assistant's messages add to a template's text without marks in it.
 StatusOr<std::vector<Rendering::Span>> AddedSpans(const ChatFormat& format,
                                                   const Tokenizer& tokenizer,
@@ -97,26 +120,52 @@ StatusOr<std::vector<Rendering::Span>> AddedSpans(const ChatFormat& format,
   Conversation part = {.tools = chat.tools, .variables = chat.variables};
   for (size_t k = 0; k < chat.messages->size(); ++k) {
     const Json& message = chat.messages[k];
-    if (!IsAssistants(message)) {
+    if (!IsLearnt(message)) {
       part.messages->push_back(message);
       continue;
     }
     TESSERA_ASSIGN_OR_RETURN(const Rendering before, format.Render(part, /*prompts=*/true));
     part.messages->push_back(message);
     TESSERA_ASSIGN_OR_RETURN(const Rendering after, format.Render(part));
-    // Some templates end every text, so also this part, with a token of its own.
-    std::string_view part_end = after.text;
-    bool tells = part_end.starts_with(before.text);
-    while (tells && !whole.starts_with(part_end)) {
-      tells = TakeOffEnd(tokenizer, &part_end) && part_end.size() > before.text.size();
-    }
+    const std::optional<size_t> end = LengthWithin(whole, tokenizer, after.text);
+    const size_t begin = before.text.size();
+    const bool tells =
+        after.text.starts_with(before.text) && end && (*end > begin || *end == after.text.size());
     if (!tells) {
-      return InvalidArgument(
-          "messages[", k, "]: the chat template writes the messages up to it otherwise in the ",
-          "whole conversation than by themselves, so that the assistant's part cannot be told; ",
-          "the template can mark it by {% generation %} blocks");
+      return CannotBeTold(k, "; the template can mark it by {% generation %} blocks");
     }
-    spans.push_back({before.text.size(), part_end.size()});
+    spans.push_back({begin, *end});
+  }
+  return spans;
+}
+
+// Of what a template marks, the part of messages that are learnt. A mark is of the message behind
+// whose predecessors it begins.
+StatusOr<std::vector<Rendering::Span>> LearntSpans(const ChatFormat& format,
+                                                   const Tokenizer& tokenizer,
+                                                   const Conversation& chat,
+                                                   const Rendering& whole) {
+  std::vector<size_t> turns;  // where what is learnt begins and ends, in turns
+  bool learns = true;
+  Conversation part = {.tools = chat.tools, .variables = chat.variables};
+  for (size_t k = 0; k < chat.messages->size(); ++k) {
+    const Json& message = chat.messages[k];
+    if (IsAssistants(message) && IsLearnt(message) != learns) {
+      learns = !learns;
+      Rendering before;
+      if (k > 0) {
+        TESSERA_ASSIGN_OR_RETURN(before, format.Render(part));
+      }
+      const std::optional<size_t> begin = LengthWithin(whole.text, tokenizer, before.text);
+      if (!begin) return CannotBeTold(k, ", as its 'weight' needs");
+      turns.push_back(*begin);
+    }
+    part.messages->push_back(message);
+  }
+  std::vector<Rendering::Span> spans;
+  for (const Rendering::Span& span : whole.generated) {
+    const auto before = std::upper_bound(turns.begin(), turns.end(), span.begin) - turns.begin();
+    if (before % 2 == 0) spans.push_back(span);
   }
   return spans;
 }
@@ -147,11 +196,10 @@ std::vector<bool> ChatTokens::AssistantMask() const {
 StatusOr<ChatTokens> TokenizeChat(const ChatFormat& format, const Tokenizer& tokenizer,
                                   const Conversation& chat) {
   TESSERA_ASSIGN_OR_RETURN(const Rendering rendering, format.Render(chat));
-  std::vector<Rendering::Span> spans = rendering.generated;
-  const bool marked = !spans.empty();
-  if (!marked) {
-    TESSERA_ASSIGN_OR_RETURN(spans, AddedSpans(format, tokenizer, chat, rendering.text));
-  }
+  const bool marked = !rendering.generated.empty();
+  TESSERA_ASSIGN_OR_RETURN(const std::vector<Rendering::Span> spans,
+                           marked ? LearntSpans(format, tokenizer, chat, rendering)
+                                  : AddedSpans(format, tokenizer, chat, rendering.text));
   ChatTokens tokens = {.ids = tokenizer.Encode(rendering.text), .answers = {}};
   const TokenPlaces places(tokenizer, rendering.text, tokens.ids);
   for (const Rendering::Span& span : spans) {

@@ -43,7 +43,8 @@ struct ChatTokens {
 // transformers' return_assistant_tokens_mask: all tokens that have a part of it (there, of a last
 // character that is several tokens, the first alone). Of other templates it is what each
 // assistant's message adds to the conversation before it with a generation prompt, the token that
-// ends the turn included; white space behind that token is the template's.
+// ends the turn included; white space behind that token is the template's. A message whose "weight"
+// is 0 has no answer.
 //
 // InvalidArgument, which names the message, for a template without such blocks that writes the
 // beginning of a conversation otherwise than the same messages by themselves (it drops reasoning of

@@ -134,6 +134,53 @@ TEST_F(ChatTokensTest, OtherTemplatesTellTheAnswersByWhatTheyAdd) {
   EXPECT_TRUE(Answers(Json::array({Turns()[0], Turns()[1]})).empty());
 }
 
+// "weight": 0 of OpenAI's fine-tuning, whether templates mark answers or not.
+TEST_F(ChatTokensTest, MessagesWithoutWeightAreNotLearnt) {
+  const auto weighed = [](const Json& first, const Json& second) {
+    Json turns = Turns();
+    turns[2]["weight"] = first;
+    turns[4]["weight"] = second;
+    return turns;
+  };
+  const std::string header = "{% for m in messages %}<|im_start|>{{ m.role }}:";
+  const std::string ends =
+      "{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant:"
+      "{% else %}{{ eos_token }}{% endif %}";
+  const std::string marked =
+      header +
+      "{% if m.role == 'assistant' %}{% generation %}{{ m.content }}<|im_end|>"
+      "{% endgeneration %}{% else %}{{ m.content }}<|im_end|>{% endif %}" +
+      ends;
+  for (const std::string& text : {header + "{{ m.content }}<|im_end|>" + ends, marked}) {
+    SCOPED_TRACE(text);
+    Load(std::string(kFolder) + "/tokenizer.json", text);
+    const std::vector<std::string> both = Answers(Turns());
+    ASSERT_EQ(both.size(), 2u);
+    EXPECT_EQ(Answers(weighed(1, 1)), both);
+    EXPECT_EQ(Answers(weighed(nullptr, 1.0)), both);
+    EXPECT_EQ(Answers(weighed(0, 1)), std::vector<std::string>{both[1]});
+    EXPECT_EQ(Answers(weighed(1, 0)), std::vector<std::string>{both[0]});
+    EXPECT_TRUE(Answers(weighed(0, 0)).empty());
+    Json alone = Json::array({Turns()[2], Turns()[1], Turns()[4]});
+    alone[0]["weight"] = 0;
+    EXPECT_EQ(Answers(alone), std::vector<std::string>{both[1]});
+  }
+  // Reasoning of the last answer alone: nothing need be told of those before it.
+  Load(std::string(kFolder) + "/tokenizer.json",
+       header +
+           "{% if m.role == 'assistant' and loop.last %}<think></think>{% endif %}{{ m.content }}"
+           "<|im_end|>" +
+           ends);
+  EXPECT_EQ(Answers(weighed(0, 1)),
+            std::vector<std::string>{"<think></think>the user<|im_end|><|endoftext|>"});
+  Load(std::string(kFolder) + "/tokenizer.json", "{{ messages | length }}" + marked);
+  EXPECT_EQ(Answers(Turns()).size(), 2u);
+  EXPECT_EQ(Failure(weighed(0, 1)),
+            "messages[2]: the chat template writes the messages up to it otherwise in the whole "
+            "conversation than by themselves, so that the assistant's part cannot be told, as its "
+            "'weight' needs");
+}
+
 TEST_F(ChatTokensTest, WhatCannotBeToldIsRefused) {
   const std::string path = std::string(kFolder) + "/tokenizer.json";
   // Reasoning is shown of the last answer only.

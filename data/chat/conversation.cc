@@ -49,18 +49,45 @@ StatusOr<Json> CallingMessage(const Json& value, const std::string& where) {
   return message;
 }
 
-Status CheckMessages(const Json& messages, const std::string& where) {
-  if (!messages.is_array()) {
-    return InvalidArgument(where, ": 'messages' must be a list of messages");
+// OpenAI's fine-tuning says of an assistant's message whether it is learnt.
+constexpr char kWeight[] = "weight";
+
+Status CheckMessages(const Json& messages, const std::string& key, const std::string& where) {
+  if (messages.is_string()) {
+    return InvalidArgument(where, ": '", key, "' is a text, and a conversation's is a list of ",
+                           R"(messages: [{"role": "user", "content": "..."}])");
   }
-  if (messages.empty()) return InvalidArgument(where, ": 'messages' is empty");
+  if (!messages.is_array()) {
+    return InvalidArgument(where, ": '", key, "' must be a list of messages");
+  }
+  if (messages.empty()) return InvalidArgument(where, ": '", key, "' is empty");
   for (size_t i = 0; i < messages.size(); ++i) {
     const Json& message = messages[i];
     if (!message.is_object() || !Has(message, "role") || !message["role"].is_string()) {
-      return InvalidArgument(where, ": messages[", i, "] must be an object with a 'role'");
+      return InvalidArgument(where, ": ", key, "[", i, "] must be an object with a 'role'");
+    }
+    if (Has(message, kWeight) && message[kWeight] != 0 && message[kWeight] != 1) {
+      return InvalidArgument(where, ": ", key, "[", i, "]: '", kWeight, "' must be 0 or 1");
     }
   }
   return OkStatus();
+}
+
+// The messages of OpenAI's record, or of TRL's, whose prompt is not learnt.
+StatusOr<Json> MessagesOf(const Json& record, const std::string& where) {
+  Json messages = Json::array();
+  for (const char* key : {"messages", "prompt", "completion"}) {
+    if (!Has(record, key)) continue;
+    TESSERA_RETURN_IF_ERROR(CheckMessages(record[key], key, where));
+    for (Json message : record[key]) {
+      if (std::string_view(key) == "prompt" && message["role"] == "assistant") {
+        message[kWeight] = 0;
+      }
+      messages.push_back(std::move(message));
+    }
+    if (std::string_view(key) == "messages") break;
+  }
+  return messages;
 }
 
 // The arguments of a call as templates take them: OpenAI's interface writes an object as a text.
@@ -165,9 +192,9 @@ StatusOr<Conversation> FromAlpaca(const Json& record, const std::string& where) 
 
 // Of a record in any of the forms, without its template variables.
 StatusOr<Conversation> FromRecord(const Json& record, const std::string& where) {
-  if (record.is_object() && Has(record, "messages")) {
-    TESSERA_RETURN_IF_ERROR(CheckMessages(record["messages"], where));
-    Conversation chat = {.messages = record["messages"]};
+  if (record.is_object() && (Has(record, "messages") || Has(record, "prompt"))) {
+    Conversation chat;
+    TESSERA_ASSIGN_OR_RETURN(chat.messages, MessagesOf(record, where));
     TESSERA_RETURN_IF_ERROR(UnpackArguments(&*chat.messages, where));
     if (Has(record, "tools")) chat.tools = record["tools"];
     TESSERA_RETURN_IF_ERROR(CheckTools(chat.tools, where));
@@ -175,7 +202,9 @@ StatusOr<Conversation> FromRecord(const Json& record, const std::string& where) 
   }
   if (record.is_object() && Has(record, "conversations")) return FromShareGpt(record, where);
   if (record.is_object() && Has(record, "instruction")) return FromAlpaca(record, where);
-  return InvalidArgument(where, ": has none of 'messages', 'conversations' and 'instruction'");
+  return InvalidArgument(where,
+                         ": has none of 'messages', 'prompt', 'conversations' and "
+                         "'instruction'");
 }
 
 }  // namespace

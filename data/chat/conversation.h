@@ -7,7 +7,10 @@
 //   format.Render(chat);
 //
 // A record is one of these objects:
-//   OpenAI's    {"messages": [{"role": "user", "content": "..."}, ...], "tools": [...]}
+//   OpenAI's    {"messages": [{"role": "user", "content": "..."}, ...], "tools": [...]}; an
+//               assistant's message with "weight": 0 is not learnt
+//   TRL's       {"prompt": [messages], "completion": [messages], "tools": [...]}, of which the
+//               assistant's messages in the prompt are not learnt
 //   ShareGPT's  {"conversations": [{"from": "human", "value": "..."}, ...], "system": "...",
 //               "tools": [...]}, of human (user), gpt (assistant), system, observation (tool), and
 //               function_call, whose value is {"name": "...", "arguments": {...}} or a list of
