@@ -194,6 +194,7 @@ StatusOr<std::string> WithMigrationTables(const std::string& page) {
   std::string text = page;
   const std::pair<const char*, std::string> tables[] = {
       {"hugging-face", SystemTables(train::HuggingFace())},
+      {"trl", SystemTables(train::Trl())},
       {"flagai", SystemTables(train::FlagAi())},
       {"colossal-ai", SystemTables(train::ColossalAi())},
       {"megatron", SystemTables(train::MegatronLm())},

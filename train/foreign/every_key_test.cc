@@ -150,6 +150,8 @@ class EveryKeyTest : public testing::Test {
                              {"num_model_chunks", {{"pp", 2}, {"schedule", "interleaved"}}},
                              {"pp_style", {{"pp", 2}}},
                              {"lora_", {{"adapter", "lora"}}},
+                             {"use_rslora", {{"use_peft", true}}},
+                             {"use_dora", {{"use_peft", true}}},
                              {"fsdp_", {{"fsdp", "full_shard"}}},
                              {"zero.model_config.shard_strategy", Json::object()},
                              {"zero.level", Json::object()},
@@ -178,6 +180,12 @@ TEST_F(EveryKeyTest, HuggingFace4) {
   EXPECT_GT(fates_["refused"], 20);
 }
 TEST_F(EveryKeyTest, HuggingFace5) { CheckArguments("transformers5"); }
+TEST_F(EveryKeyTest, Trl) {
+  CheckArguments("trl");
+  EXPECT_GT(fates_["translated"], 5);
+  EXPECT_GT(fates_["no-effect"], 15);
+  EXPECT_GT(fates_["refused"], 20);
+}
 TEST_F(EveryKeyTest, FlagAi) { CheckArguments("flagai"); }
 TEST_F(EveryKeyTest, ColossalAi) { CheckArguments("colossalai"); }
 TEST_F(EveryKeyTest, ColossalAiFiles) {

@@ -315,6 +315,7 @@ Translation Translate(ForeignKeys run) {
   TranslateColossalSections(run);
   TranslateDoEval(run);
   TranslateFlagAi(run);
+  TranslateTrl(run);
   TranslateGlobalBatch(run);
   TranslateFsdpArguments(run);
   TranslateBeginning(run);
@@ -420,7 +421,7 @@ ForeignKey WarmupShare(std::string name) {
 }
 
 std::vector<const ForeignSystem*> ForeignSystems() {
-  return {&HuggingFace(), &FlagAi(), &ColossalAi(), &MegatronLm()};
+  return {&HuggingFace(), &Trl(), &FlagAi(), &ColossalAi(), &MegatronLm()};
 }
 
 const ForeignTable& RunKeys() {

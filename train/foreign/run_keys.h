@@ -27,12 +27,15 @@ struct ForeignSystem {
   ForeignTable keys;
 };
 const ForeignSystem& HuggingFace();  // TrainingArguments of versions 4 and 5
+const ForeignSystem& Trl();          // SFTConfig, DPOConfig and what goes with them
 const ForeignSystem& FlagAi();       // Trainer and its arguments
 const ForeignSystem& ColossalAi();   // the plugins' arguments, and keys of its older files
 const ForeignSystem& MegatronLm();   // its training arguments
 std::vector<const ForeignSystem*> ForeignSystems();
 // Of FlagAI's keys those that depend on one another: its launcher's, and the name of a model.
 void TranslateFlagAi(ForeignKeys& run);
+// The adapter that TRL's arguments ask for.
+void TranslateTrl(ForeignKeys& run);
 
 // A name for a share of all steps, which `warmup_steps` below 1 is.
 ForeignKey WarmupShare(std::string name);

@@ -60,6 +60,32 @@ TEST(RunKeysTest, ArgumentsOfTheTrainer) {
   }
 }
 
+TEST(RunKeysTest, TrlsArguments) {
+  const std::pair<Json, Json> cases[] = {
+      {{{"use_peft", true}},
+       {{"adapter", "lora"}, {"lora_r", 16}, {"lora_alpha", 32}, {"lora_dropout", 0.05}}},
+      {{{"use_peft", "True"}, {"use_dora", true}, {"lora_r", 4}, {"lora_target_modules", "c_attn"}},
+       {{"adapter", "dora"}, {"lora_r", 4}, {"lora_alpha", 32}, {"target_modules", "c_attn"}}},
+      {{{"use_peft", true}, {"use_rslora", true}, {"lora_dropout", 0}},
+       {{"adapter", "rslora"}, {"lora_dropout", 0}}},
+      {{{"use_peft", false}, {"use_dora", true}}, {{"adapter", nullptr}}},
+      {{{"max_length", 64}, {"torch_dtype", "bfloat16"}, {"loss_type", "nll"}},
+       {{"seq_len", 64}, {"dtype", "bfloat16"}}},
+      {{{"max_length", nullptr}, {"torch_dtype", "auto"}, {"assistant_only_loss", true}},
+       {{"seq_len", nullptr}, {"dtype", "float32"}}},
+  };
+  for (const auto& [arguments, expected] : cases) {
+    Json flags = {{"output_dir", "o"}};
+    flags.update(arguments);
+    const StatusOr<ResolvedRun> run = ResolveRun({.flags = flags});
+    ASSERT_TRUE(run.ok() && run->status().ok())
+        << arguments << ": " << Message(run.ok() ? run->status() : run.status());
+    for (const auto& [key, value] : expected.items()) {
+      EXPECT_EQ(run->config.Get(key), value) << arguments << ' ' << key;
+    }
+  }
+}
+
 TEST(RunKeysTest, WhereARunBegins) {
   const std::pair<Json, std::optional<std::string>> cases[] = {
       {Json(false), std::nullopt}, {Json(true), ""}, {Json("True"), ""}, {Json("o/c-5"), "o/c-5"}};
@@ -84,6 +110,12 @@ TEST(RunKeysTest, WhatIsRefused) {
       {{{"lr_scheduler_type", "warmup_stable_decay"},
         {"lr_scheduler_kwargs", {{"decay_type", "linear"}}}},
        "must have num_decay_steps"},
+      {{{"use_peft", true}, {"use_rslora", true}, {"use_dora", true}},
+       "use_dora and 'use_rslora' are one key (adapter)"},
+      {{{"use_peft", true}, {"adapter", "dora"}}, "use_peft and 'adapter' are one key (adapter)"},
+      {{{"loss_type", {"sigmoid", "bco_pair"}}}, "preference has DPO's sigmoid loss"},
+      {{{"assistant_only_loss", false}}, "chat learns what the assistant wrote"},
+      {{{"max_prompt_length", 512}}, "what is longer than seq_len is an error"},
       {{{"fsdp", "full_shard sharded"}}, "has 'sharded'; it may have full_shard"},
       {{{"fsdp", "hybrid_shard"}}, "shards are not replicated over groups of ranks"},
       {{{"fsdp", "full_shard"}, {"fsdp_transformer_layer_cls_to_wrap", "NoSuchBlock"}},

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Lists the documented keys of other systems, each with a value that asks for something.
 
-  make_keys.py TRANSFORMERS_4 TRANSFORMERS_5 DEEPSPEED ACCELERATE COLOSSALAI FLAGAI
+  make_keys.py TRANSFORMERS_4 TRANSFORMERS_5 DEEPSPEED ACCELERATE COLOSSALAI FLAGAI TRL_0 TRL_1
 
 The arguments are the folders of the installed (or unpacked) packages. Writes keys/*.txt beside this
 file: a key, a tab, and a value as JSON in each line.
@@ -49,7 +49,7 @@ VALUES = {
     'eval_interval': 2, 'log_interval': 2, 'gradient_accumulation_steps': 4, 'warm_up_iters': 3,
     'num_model_chunks': 2, 'ddp_timeout': 100, 'IGNORE_INDEX': 3, 'include_for_metrics': ['x'],
     'past_index': 2, 'yaml_config': 'x', 'include_num_input_tokens_seen': 'all', 'lr': 0.5,
-    'zero_stage': 1, 'model_parallel_size': 2, 'zero_bucket_size_in_m': 3,
+    'dtype': 'bfloat16', 'torch_dtype': 'bfloat16', 'zero_stage': 1, 'model_parallel_size': 2, 'zero_bucket_size_in_m': 3,
     'reduce_bucket_size_in_m': 3, 'num_checkpoints': 4,
 }
 PATHS = {
@@ -197,7 +197,7 @@ def accelerate(folder):
 
 
 def main():
-    t4, t5, ds, acc, cai, fai = sys.argv[1:]
+    t4, t5, ds, acc, cai, fai, trl0, trl1 = sys.argv[1:]
     os.makedirs(os.path.join(HERE, 'keys'), exist_ok=True)
     for system, folder in (('transformers4', t4), ('transformers5', t5)):
         path = os.path.join(folder, 'training_args.py')
@@ -214,6 +214,10 @@ def main():
     trainer = arguments(os.path.join(fai, 'trainer.py'), 'Trainer')
     flags = re.findall(r"add_argument\(['\"]--([A-Za-z_0-9]+)['\"]",
                        open(os.path.join(fai, 'env_args.py')).read())
+    write('trl', [(k, t) for folder in (trl0, trl1) for file, name in (
+        ('trainer/sft_config.py', 'SFTConfig'), ('trainer/dpo_config.py', 'DPOConfig'),
+        ('trainer/model_config.py', 'ModelConfig'), ('scripts/utils.py', 'ScriptArguments'))
+        for k, t, _ in fields(os.path.join(folder, file), name)])
     write('flagai', trainer + [(k, 'str') for k in flags])
 
 
