@@ -91,6 +91,7 @@ StatusOr<Counts> RunTokenize(const TokenizeOptions& options, const RunContext& c
       const std::vector<int32_t> encoded = tokenizer->Encode(document.text());
       ids.insert(ids.end(), encoded.begin(), encoded.end());
       if (options.eos && tokenizer->eos_id()) ids.push_back(*tokenizer->eos_id());
+      if (ids.empty()) return false;
       if (type == data::TokenType::kUint16) {
         AppendIds<uint16_t>(ids, &result->outputs[0]);
       } else {
