@@ -14,6 +14,7 @@
 #include "corpus/filters/text_facts.h"
 #include "corpus/language/identify.h"
 #include "corpus/repair/repair.h"
+#include "data/dataset/token_cache.h"
 #include "data/tokenizer/bert_normalizer.h"
 #include "data/tokenizer/tokenizer.h"
 
@@ -79,6 +80,8 @@ class Cleaner {
     }
     return verdict;
   }
+
+  const data::Tokenizer* tokenizer() const { return tokenizer_.get(); }
 
  private:
   explicit Cleaner(const CleanOptions& options)
@@ -184,7 +187,8 @@ const OptionTable& CleanOptions::Table() {
                "and pages",
                {.choices = {"gopher_quality", "gopher_repetition", "c4"}, .unset = "none"})
           .Add("bad_words", &CleanOptions::bad_words,
-               "a file of words, one a line, that no document may have", {.unset = "none"})
+               "a file of words and phrases, one a line, that no document may have",
+               {.unset = "none"})
           .Add("min_tokens", &CleanOptions::min_tokens,
                "least tokens; without a tokenizer, pieces of GPT-2's pattern, and each ideograph",
                {.least = 0})
@@ -206,6 +210,13 @@ StatusOr<Counts> RunClean(const CleanOptions& options, const RunContext& context
   pass.made_from = nlohmann::json(all);
   for (const char* key : {"input", "output", "dropped", "text_key"}) pass.made_from->erase(key);
   TESSERA_ASSIGN_OR_RETURN(const Cleaner cleaner, Cleaner::Create(options));
+  // What these files hold counts, not their names alone.
+  if (!options.bad_words.empty()) {
+    TESSERA_ASSIGN_OR_RETURN(pass.made_from["bad_words"], data::DescribeFiles({options.bad_words}));
+  }
+  if (cleaner.tokenizer() != nullptr) {
+    pass.made_from["tokenizer"] = cleaner.tokenizer()->Fingerprint();
+  }
   pass.apply = [&](Document& document, Counts* counts) { return cleaner(document, counts); };
   return RunDocuments(pass, context);
 }

@@ -79,7 +79,7 @@ TEST(CleanTest, EachOptionDropsByItsName) {
        "gopher_words\t9"},
       {"gopher_repetition", [](CleanOptions& o) { o.filters = {"gopher_repetition"}; },
        "the same line\nthe same line\nthe same line\n", "gopher_duplicate_lines\t0.6667"},
-      {"c4", [](CleanOptions& o) { o.filters = {"c4"}; }, Sentences(4), "c4_sentences\t4"},
+      {"c4", [](CleanOptions& o) { o.filters = {"c4"}; }, Sentences(2), "c4_sentences\t2"},
       {"bad_words",
        [](CleanOptions& o) {
          o.bad_words = testing::TempDir() + "/words";
@@ -133,6 +133,24 @@ TEST(CleanTest, KeepsAndDropsDataSets) {
   EXPECT_EQ(dropped("meta.set.n", {"7"}, {}), "1\tkey\tmeta.set.n=\n3\tkey\tmeta.set.n=8\n");
   EXPECT_EQ(dropped("", {}, {"a"}), "clean: 'drop' needs 'key', the member with these values");
   EXPECT_EQ(dropped("dataset", {}, {}), "clean: 'key' needs 'keep' or 'drop', values of dataset");
+}
+
+TEST(CleanTest, AnotherListOfBadWordsIsAnotherRun) {
+  const std::string root = testing::TempDir() + "/word_lists";
+  std::filesystem::remove_all(root);
+  std::filesystem::create_directories(root);
+  std::ofstream(root + "/in.txt") << "one two\nthree\n";
+  CleanOptions options = Plain();
+  options.input = {root + "/in.txt"};
+  options.output = root + "/out.txt";
+  options.bad_words = root + "/words";
+  for (const auto& [words, left] :
+       {std::pair{"three", "one two\n"}, {"one", "three\n"}, {"one two", "three\n"}}) {
+    std::ofstream(options.bad_words) << words;
+    const auto counts = RunClean(options, {});
+    ASSERT_TRUE(counts.ok()) << Message(counts.status());
+    EXPECT_EQ(*ReadFile(options.output), left) << words;
+  }
 }
 
 TEST(CleanTest, MendsAndTags) {

@@ -30,12 +30,15 @@ Verdict GopherQuality(const TextFacts& facts);
 Verdict GopherRepetition(const TextFacts& facts);
 
 // Takes out of *text the lines that C4 does not have, counting each by its rule:
-// c4_line_end: it ends with none of . ! ? " or with "...". c4_line_words: fewer than 5 words.
-// c4_line_javascript, c4_line_policy: it has such a word. Then of the rest: c4_lorem_ipsum,
-// c4_curly_bracket, and c4_sentences: fewer than 5.
+// c4_line_long_word: one of more than 1,000 characters. c4_line_end: it ends with none of . ! ? "
+// (and ”, which C4's code does not know), or with "...". c4_line_words: fewer than 5.
+// c4_line_javascript, c4_line_policy: it has such a word. Lines that stay lose "[12]", "[edit]" and
+// "[citation needed]". A line that ends well may drop the text: c4_lorem_ipsum, c4_curly_bracket.
+// c4_sentences: fewer than 3 are left.
 Verdict C4(std::string* text, Counts* counts);
 
-// A word of the list, lower-cased, is in the text.
+// A word or a phrase of the list, in lower case, is in the text, with no letter, digit or
+// underscore beside it.
 Verdict BadWords(const TextFacts& facts, const std::set<std::string, std::less<>>& words);
 
 }  // namespace tessera::corpus

@@ -69,11 +69,53 @@ TEST(QualityTest, C4TakesLinesOut) {
   for (const char* rule : {"end", "words", "javascript", "policy"}) {
     EXPECT_EQ(counts[std::string("removed: c4_line_") + rule], 1) << rule;
   }
-  std::string code = Times(5, "This line is a { whole sentence.\n");
-  EXPECT_EQ(C4(&code, &counts).filter, "c4_curly_bracket");
-  std::string few = "This is a whole sentence.";
+}
+
+// What clean_page of C4's code (tensorflow/datasets, text/c4_utils.py) makes of a line before three
+// sentences: the line, the rule that takes it out, or the one that drops the page.
+TEST(QualityTest, C4DoesWhatItsCodeDoes) {
+  const auto left = [](const std::string& line) {
+    std::string text = line + "\n" + Times(3, "This is a whole sentence. ");
+    Counts counts;
+    const std::string filter = C4(&text, &counts).filter;
+    if (!filter.empty()) return filter;
+    return counts.empty() ? text.substr(0, text.find('\n')) : counts.begin()->first;
+  };
+  EXPECT_EQ(left("He was born[12] in [edit] a town[citation needed]."), "He was born in  a town.");
+  EXPECT_EQ(left("Born in a small town.[12]"), "Born in a small town.");
+  EXPECT_EQ(left("Born in a small town. [12]"), "removed: c4_line_end");
+  EXPECT_EQ(left("An array[i] has [1, 2] of them."), "An array[i] has [1, 2] of them.");
+  const std::string more = " and these are more words.", longest(1000, 'x');
+  EXPECT_EQ(left(longest + more), longest + more);
+  EXPECT_EQ(left(longest + "x" + more), "removed: c4_line_long_word");
+  EXPECT_EQ(left("\u3000It ends with another blank.\u00A0"), "It ends with another blank.");
+  EXPECT_EQ(left("These\u00A0five\u00A0words\u00A0do\u3000it."),
+            "These\u00A0five\u00A0words\u00A0do\u3000it.");
+  EXPECT_EQ(left("These are four words."), "removed: c4_line_words");
+  EXPECT_EQ(left("This line is a { whole sentence."), "c4_curly_bracket");
+  EXPECT_EQ(left("We use cookies { and more of them }."), "c4_curly_bracket");
+  EXPECT_EQ(left("This javascript { is no prose of ours."), "removed: c4_line_javascript");
+  EXPECT_EQ(left("A { of a line without an end"), "removed: c4_line_end");
+  EXPECT_EQ(left("This is the Lorem Ipsum, not javascript."), "c4_lorem_ipsum");
+  Counts counts;
+  std::string few = Times(2, "This is a whole sentence. ");
   EXPECT_EQ(C4(&few, &counts).filter, "c4_sentences");
-  EXPECT_EQ(BadWords(TextFacts("It is \"Ugly\"."), {"ugly"}).value, "ugly");
+}
+
+TEST(QualityTest, BadWordsAndPhrases) {
+  const auto found = [](const std::string& text) {
+    return BadWords(TextFacts(text), {"ugly", "very bad", "c++", "s&m", "übel"}).value;
+  };
+  EXPECT_EQ(found("It is \"Ugly\"."), "ugly");
+  EXPECT_EQ(found("UGLY-looking"), "ugly");
+  EXPECT_EQ(found("It is re-ugly"), "ugly");
+  EXPECT_EQ(found("“ÜBEL”"), "übel");
+  EXPECT_EQ(found("a very bad thing"), "very bad");
+  EXPECT_EQ(found("we like C++"), "c++");
+  EXPECT_EQ(found("s&m"), "s&m");
+  for (const char* fine : {"", "uglyness", "ugly2", "_ugly", "nugly", "very  bad", "very badly"}) {
+    EXPECT_EQ(found(fine), "") << fine;
+  }
 }
 
 }  // namespace

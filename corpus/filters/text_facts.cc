@@ -16,6 +16,16 @@ TextPiece PieceOf(std::string_view text) {
   return {text, CountCharacters(text), HashBytes(text, 0)};
 }
 
+std::vector<TextPiece> PiecesOf(std::string_view text, TextUnit unit) {
+  std::vector<TextPiece> pieces;
+  for (const std::string_view piece : UnitsOf(text, unit)) {
+    if (const std::string_view bare = Bare(piece); !bare.empty()) pieces.push_back(PieceOf(bare));
+  }
+  return pieces;
+}
+
+}  // namespace
+
 std::vector<TextPiece> WordsOf(std::string_view text) {
   std::vector<TextPiece> words;
   size_t begin = 0;
@@ -40,16 +50,6 @@ std::vector<TextPiece> WordsOf(std::string_view text) {
   end_word(text.size());
   return words;
 }
-
-std::vector<TextPiece> PiecesOf(std::string_view text, TextUnit unit) {
-  std::vector<TextPiece> pieces;
-  for (const std::string_view piece : UnitsOf(text, unit)) {
-    if (const std::string_view bare = Bare(piece); !bare.empty()) pieces.push_back(PieceOf(bare));
-  }
-  return pieces;
-}
-
-}  // namespace
 
 TextFacts::TextFacts(std::string_view text)
     : text(text),

@@ -15,6 +15,9 @@ struct TextPiece {
   uint64_t hash = 0;
 };
 
+// Words between white space. The pieces point into the text.
+std::vector<TextPiece> WordsOf(std::string_view text);
+
 // The pieces point into the text.
 struct TextFacts {
   explicit TextFacts(std::string_view text);

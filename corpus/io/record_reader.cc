@@ -17,7 +17,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr size_t kFirstBytes = 5;  // tell WARC
+constexpr size_t kFirstBytes = 8;  // tell WARC, and what is no text
 constexpr size_t kWarcHeaderBytes = size_t{64} << 10;
 
 FileKind KindOf(std::string_view path, std::string_view begin) {
@@ -26,6 +26,23 @@ FileKind KindOf(std::string_view path, std::string_view begin) {
     return FileKind::kWarc;
   }
   return name.ends_with(".txt") ? FileKind::kLines : FileKind::kJsonLines;
+}
+
+// What a file is whose first bytes no text has; empty: it may be read.
+std::string_view ForeignFormat(std::string_view begin) {
+  using std::string_view_literals::operator""sv;
+  constexpr std::pair<std::string_view, std::string_view> kFormats[] = {
+      {"PAR1\x15"sv, "Parquet"},
+      {"ARROW1\0"sv, "Arrow"},
+      {"\xFD"
+       "7zXZ\0"sv,
+       "compressed by xz"},
+      {"BZh91AY&"sv, "compressed by bzip2"},
+      {"PK\x03\x04"sv, "a ZIP archive"}};
+  for (const auto& [bytes, format] : kFormats) {
+    if (begin.starts_with(bytes)) return format;
+  }
+  return "";
 }
 
 bool IsBlank(std::string_view line) {
@@ -76,6 +93,12 @@ Status RecordReader::OpenFile() {
   TESSERA_ASSIGN_OR_RETURN(const bool any, Fill(kFirstBytes));
   kind_ = whole_files_ ? FileKind::kWhole
                        : KindOf(path, any ? pending_.view().substr(0, kFirstBytes) : "");
+  if (const std::string_view format = ForeignFormat(pending_.view());
+      !whole_files_ && !format.empty()) {
+    pending_.clear();
+    at_end_ = true;
+    damage_ = Concat(path, ": is ", format, ", not lines of JSON, lines of text or WARC");
+  }
   if (position_.offset == 0) return OkStatus();
   const auto skip = static_cast<size_t>(position_.offset);
   const size_t read = std::min(skip, pending_.size());

@@ -79,6 +79,18 @@ TEST(RecordReaderTest, CompressedFilesAreReadByTheirBytes) {
   EXPECT_EQ(ReadAll({Write("junk.jsonl.gz", junk)}).refusals.size(), 1u);
 }
 
+TEST(RecordReaderTest, FilesOfOtherFormatsAreNamed) {
+  const std::string a = Write("a.jsonl", "{\"text\":\"1\"}\n");
+  const std::string table = Write("table", std::string("PAR1\x15\x04\n{\"text\":\"2\"}\n", 24));
+  const std::string arrow = Write("table.arrow", std::string("ARROW1\0\0\xFF\n", 10));
+  const std::string text = Write("text.txt", "ARROW1 and PAR1\n");
+  const Read read = ReadAll({table, a, arrow, text});
+  EXPECT_EQ(read.texts, (std::vector<std::string>{"1", "ARROW1 and PAR1"}));
+  EXPECT_EQ(read.refusals, (std::vector<std::string>{
+                               table + ": is Parquet, not lines of JSON, lines of text or WARC",
+                               arrow + ": is Arrow, not lines of JSON, lines of text or WARC"}));
+}
+
 TEST(RecordReaderTest, ALineThatIsTooLongIsRefused) {
   const std::string fits(kMaxRecordBytes - 20, 'x');
   const std::string path =

@@ -100,8 +100,14 @@ TEST_F(ShuffleTest, SplitGoesByIds) {
   for (const std::string& line : Lines(Path("test-b.jsonl"))) {
     EXPECT_TRUE(std::ranges::find(test, line) != test.end());
   }
-  options.parts = {"train"};
-  EXPECT_EQ(RunSplit(options, {}).status().code(), StatusCode::kInvalidArgument);
+  for (const char* wrong :
+       {"train", "train=", "train=0", "train=-1", "train=inf", "train=nan", "=1"}) {
+    options.parts = {wrong, "test=1"};
+    EXPECT_EQ(Message(RunSplit(options, {}).status()),
+              Concat("split: parts: '", wrong, "' is no NAME=SHARE with a share above 0"));
+  }
+  options.parts = {"train=8", "test=1", "train=1"};
+  EXPECT_EQ(Message(RunSplit(options, {}).status()), "split: parts: 'train' is given twice");
 }
 
 TEST_F(ShuffleTest, MixGoesByWeights) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "corpus/engine/hash.h"
@@ -23,11 +24,15 @@ StatusOr<std::vector<Part>> ReadParts(const std::vector<std::string>& texts) {
     const char* const begin = text.data() + std::min(text.size(), equals + 1);
     const auto [end, error] = std::from_chars(begin, text.data() + text.size(), share);
     if (equals == 0 || equals == std::string::npos || error != std::errc() ||
-        end != text.data() + text.size() || share <= 0) {
-      return InvalidArgument("split: parts: '", text, "' is no NAME=SHARE");
+        end != text.data() + text.size() || !(share > 0) || !std::isfinite(share)) {
+      return InvalidArgument("split: parts: '", text, "' is no NAME=SHARE with a share above 0");
+    }
+    std::string name = text.substr(0, equals);
+    if (std::ranges::find(parts, name, &Part::name) != parts.end()) {
+      return InvalidArgument("split: parts: '", name, "' is given twice");
     }
     sum += share;
-    parts.push_back({text.substr(0, equals), sum});
+    parts.push_back({std::move(name), sum});
   }
   if (parts.empty()) return InvalidArgument("split: parts: there is none");
   for (Part& part : parts) part.end /= sum;

@@ -57,6 +57,8 @@ const OptionTable& TokenizeOptions::Table() {
           .Add("seq_len", &TokenizeOptions::seq_len,
                "most tokens of a sequence; longer documents are several",
                {.least = 1, .most = 1 << 30, .unset = "a document is one"})
+          .Add("bos", &TokenizeOptions::bos,
+               "before each document what the tokenizer has before a text (Llama's <s>)")
           .Add("eos", &TokenizeOptions::eos, "the end-of-text token after each document"));
   return *table;
 }
@@ -70,6 +72,9 @@ StatusOr<Counts> RunTokenize(const TokenizeOptions& options, const RunContext& c
   pass.name = "tokenize";
   static_cast<StepFiles&>(pass.files) = options;
   pass.made_from = {{"key", KeyOf(tokenizer->Fingerprint(), options)}, {"eos", options.eos}};
+  const std::vector<int32_t> before =
+      options.bos ? tokenizer->text_begin() : std::vector<int32_t>();
+  if (!before.empty()) pass.made_from["begin"] = before;
   TESSERA_ASSIGN_OR_RETURN(BlockRun whole, MakeBlockRun(pass));
   std::string prefix = options.output;
   if (const size_t place = prefix.find("{key}"); place != std::string::npos) {
@@ -82,8 +87,11 @@ StatusOr<Counts> RunTokenize(const TokenizeOptions& options, const RunContext& c
   run.work = [&](const Block& block, BlockResult* result) -> Status {
     CountDocuments(block, options.text_key, &result->counts, [&](Document& document) {
       if (document.text().empty()) return false;
-      std::vector<int32_t> ids = tokenizer->Encode(document.text());
+      std::vector<int32_t> ids = before;
+      const std::vector<int32_t> encoded = tokenizer->Encode(document.text());
+      ids.insert(ids.end(), encoded.begin(), encoded.end());
       if (options.eos && tokenizer->eos_id()) ids.push_back(*tokenizer->eos_id());
+      if (ids.empty()) return false;
       if (type == data::TokenType::kUint16) {
         AppendIds<uint16_t>(ids, &result->outputs[0]);
       } else {

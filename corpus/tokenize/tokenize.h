@@ -17,6 +17,7 @@ namespace tessera::corpus {
 struct TokenizeOptions : StepFiles {
   std::string tokenizer;
   std::optional<int64_t> seq_len;
+  bool bos = true;
   bool eos = true;
 
   static const OptionTable& Table();

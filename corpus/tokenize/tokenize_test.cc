@@ -66,6 +66,31 @@ TEST_F(TokenizeTest, WritesWhatTheTrainersWriterDoes) {
   }
 }
 
+// As `tessera tokenize` writes them: <s> of Llama's tokenizers before each document.
+TEST_F(TokenizeTest, DocumentsBeginAsTheTokenizersTexts) {
+  std::filesystem::create_directories(Path("llama"));
+  std::ofstream(Path("llama/tokenizer.json")) << R"({
+      "added_tokens": [{"id": 2, "content": "<s>", "special": true}],
+      "model": {"type": "WordLevel", "vocab": {"one": 0, "x": 1, "<s>": 2}, "unk_token": "x"},
+      "pre_tokenizer": {"type": "Whitespace"},
+      "post_processor": {"type": "TemplateProcessing",
+        "single": [{"SpecialToken": {"id": "<s>", "type_id": 0}},
+                   {"Sequence": {"id": "A", "type_id": 0}}],
+        "pair": [{"Sequence": {"id": "A", "type_id": 0}}, {"Sequence": {"id": "B", "type_id": 1}}],
+        "special_tokens": {"<s>": {"id": "<s>", "ids": [2], "tokens": ["<s>"]}}}})";
+  options_.tokenizer = Path("llama");
+  const auto tokens = [&] {
+    EXPECT_TRUE(RunTokenize(options_, {}).ok());
+    const std::string bytes = *ReadFile(Path("out.bin"));
+    std::string ids;  // of two bytes each
+    for (size_t i = 0; i < bytes.size(); i += 2) ids += static_cast<char>('0' + bytes[i]);
+    return ids;
+  };
+  EXPECT_EQ(tokens(), "2021112121");
+  options_.bos = false;
+  EXPECT_EQ(tokens(), "011111");
+}
+
 TEST_F(TokenizeTest, TheKeySaysWhatTheTokensDependOn) {
   options_.output = Path("{key}");
   options_.seq_len = 4;

@@ -261,6 +261,8 @@ Status ReadPrompts(const Reader& reader, SentenceModules* modules) {
   }
   TESSERA_RETURN_IF_ERROR(ReadMember(config, "default_prompt_name", source, &modules->prompt_name));
   TESSERA_RETURN_IF_ERROR(ReadMember(config, "activation_fn", source, &modules->activation));
+  TESSERA_RETURN_IF_ERROR(
+      ReadMember(config, "truncate_dim", source, &modules->dimensions, {.least = 1}));
   if (const auto prompts = config.find("prompts"); prompts != config.end() && !prompts->is_null()) {
     if (!prompts->is_object()) return InvalidArgument(source, ": 'prompts' must be an object");
     for (const auto& [key, text] : prompts->items()) {

@@ -64,6 +64,7 @@ struct SentenceModules {
   std::vector<SentenceStep> steps = {};
   std::map<std::string, std::string> prompts = {};  // by their names
   std::string prompt_name = "";                     // of the one that texts get; "": none
+  int64_t dimensions = 0;  // of a vector, the first of what the steps make; 0: all
 
   // nullopt for a folder without modules.json (or 1_Pooling, with which vectors have length 1).
   // InvalidArgument, with file and key, for a module or a setting that is not supported. Where

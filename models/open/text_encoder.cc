@@ -342,9 +342,9 @@ Status TextEncoder::CheckScores(const Model& model) const {
 }
 
 int64_t TextEncoder::size(const Model& model) const {
-  return model.hidden_size() == 0 || modules_.steps.empty()
-             ? 0
-             : SizeOf(modules_.steps, model.hidden_size());
+  if (model.hidden_size() == 0 || modules_.steps.empty()) return 0;
+  const int64_t size = SizeOf(modules_.steps, model.hidden_size());
+  return modules_.dimensions > 0 ? std::min(size, modules_.dimensions) : size;
 }
 
 StatusOr<std::string> TextEncoder::PromptOf(const std::string& name) const {
@@ -479,7 +479,13 @@ StatusOr<std::vector<std::vector<float>>> TextEncoder::Embed(const Model& model,
     return InvalidArgument("the model's embeddings have ", size, " numbers, not ",
                            options.dimensions);
   }
-  const int64_t kept = options.dimensions > 0 ? options.dimensions : size;
+  const bool shortened = options.dimensions == 0 && !options.pooling;  // by the folder, if at all
+  const int64_t kept = options.dimensions > 0 ? options.dimensions
+                       : shortened            ? std::min(size, this->size(model))
+                                              : size;
+  // sentence-transformers leaves what a folder shortens as it is, unless length 1 is asked for.
+  const bool unit_again = kept < size && steps.back().kind == Step::Kind::kNormalise &&
+                          (!shortened || options.normalise == true);
   std::vector<std::vector<float>> vectors(rows.size());
   const NoGrad no_grad;
   const auto embed = [&](const RowsOf& batch, const std::vector<size_t>& numbers) -> Status {
@@ -500,9 +506,7 @@ StatusOr<std::vector<std::vector<float>>> TextEncoder::Embed(const Model& model,
       const float* const vector = made.data<float>() + static_cast<int64_t>(i) * size;
       std::vector<float>& out = vectors[numbers[i]];
       out.assign(vector, vector + kept);
-      if (kept < size && steps.back().kind == Step::Kind::kNormalise) {
-        Normalise(out.data(), 1, kept);
-      }
+      if (unit_again) Normalise(out.data(), 1, kept);
     }
     return OkStatus();
   };

@@ -225,6 +225,14 @@ TEST_F(TextEncoderTest, DenseAndNormalizeAtTheirPaths) {
   const Vectors first = Embed(opened, {"a b c"}, {}, {.dimensions = 1});
   ASSERT_EQ(first[0].size(), 1u);
   EXPECT_FLOAT_EQ(std::abs(first[0][0]), 1);
+  // What the folder keeps is as it is in the whole vector, unless length 1 is asked for.
+  Write("config_sentence_transformers.json", {{"truncate_dim", 1}});
+  const OpenedModel shortened = Open();
+  EXPECT_EQ(shortened.encoder->size(*shortened.model), 1);
+  ExpectNear(Embed(shortened, {"a b c"})[0], {UnitOf(want)[0]});
+  EXPECT_FLOAT_EQ(std::abs(Embed(shortened, {"a b c"}, {}, {.normalise = true})[0][0]), 1);
+  ExpectNear(Embed(shortened, {"a b c"}, {}, {.dimensions = 2})[0], UnitOf(want));
+  Write("config_sentence_transformers.json", json::object());
   // Without a bias, another activation, and what went in besides.
   const Tensor square = Full({kWidth, kWidth}, 0.5);
   WriteDense("head",

@@ -191,6 +191,8 @@ def variants():
     yield "prompt", "bert", [Pooling(24)], prompts, []
     for mode in MODES:
         yield "without_prompt_" + mode, "bert", [Pooling(24, mode, include_prompt=False)], prompts, []
+    yield "shortened", "bert", [Pooling(24), Normalize()], {}, [
+        patched("config_sentence_transformers.json", truncate_dim=8)]
     yield "inner", "bert", [Pooling(24), Normalize()], {}, [into_folder]
     yield "inner_2", "bert", [Pooling(24), dense(24, 5, torch.nn.Tanh())], {}, [as_version_2, into_folder]
     for family in FAMILIES:

@@ -246,6 +246,10 @@ TEST(JsonGrammarTest, Combinations) {
       {R"({"definitions":{"a/b":{"minimum":3}},"type":"integer","$ref":"#/definitions/a~1b"})",
        {"3"},
        {"2"}},
+      {R"({"$defs":{"a é":{"const":1},"100%":{"const":2}},"prefixItems":[{"$ref":"#/$defs/a%20%C3%A9"},)"
+       R"({"$ref":"#/$defs/100%"}],"items":false,"minItems":2,"type":"array"})",
+       {"[1,2]"},
+       {"[2,1]"}},
   });
 }
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <memory>
 
 #include "base/json_ordered.h"
@@ -132,6 +133,21 @@ void MergeArrays(const SchemaFacts& other, SchemaFacts* facts) {
           i < other.prefix_items.size() ? other.prefix_items[i] : other.items);
   }
   AddTo(&facts->items, other.items);
+}
+
+// A reference is the fragment of a URI, in which "a b" may be written as "a%20b" (RFC 6901, 6).
+std::string FragmentText(std::string_view fragment) {
+  std::string text;
+  for (size_t i = 0; i < fragment.size(); ++i) {
+    uint8_t byte = 0;
+    const std::string_view digits = fragment.substr(i + 1, 2);
+    const auto [end, error] =
+        std::from_chars(digits.data(), digits.data() + digits.size(), byte, 16);
+    const bool escaped = fragment[i] == '%' && error == std::errc() && end == digits.data() + 2;
+    text += escaped ? static_cast<char>(byte) : fragment[i];
+    if (escaped) i += 2;
+  }
+  return text;
 }
 
 template <typename T>
@@ -433,13 +449,14 @@ StatusOr<const ordered_json*> SchemaReader::Resolve(const ordered_json* schema) 
     return InvalidArgument(At(schema, "$ref"), "'", text, "' ", what);
   };
   if (text != "#" && !text.starts_with("#/")) return failed("is not supported (only '#/...')");
+  const std::string pointer = FragmentText(text);
   const ordered_json* at = &document_;
-  for (size_t begin = 1; begin < text.size();) {
-    const size_t end = std::min(text.find('/', begin + 1), text.size());
+  for (size_t begin = 1; begin < pointer.size();) {
+    const size_t end = std::min(pointer.find('/', begin + 1), pointer.size());
     std::string key;
     for (size_t i = begin + 1; i < end; ++i) {
-      const bool escaped = text[i] == '~' && i + 1 < end;
-      key += !escaped ? text[i] : text[++i] == '1' ? '/' : '~';
+      const bool escaped = pointer[i] == '~' && i + 1 < end;
+      key += !escaped ? pointer[i] : pointer[++i] == '1' ? '/' : '~';
     }
     begin = end;
     if (at->is_object() && at->contains(key)) {
