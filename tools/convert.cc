@@ -130,7 +130,11 @@ Status ConvertAdapter(const ConvertFlags& flags, const models::WriteWatch& watch
 Status ConvertByFolder(const std::string& from, const ConvertFlags& flags,
                        const models::ConvertOptions& options, const models::WriteWatch& watch) {
   const ScratchDirectory folder(Concat(flags.to, ".tmp-", getpid(), "-0"));
-  TESSERA_RETURN_IF_ERROR(models::ConvertModel(from, folder.path(), options));
+  const Status made = models::ConvertModel(from, folder.path(), options);
+  if (const std::string said(made.ok() ? "" : Message(made)); said.starts_with(folder.path())) {
+    return Failure(made.code(), flags.to, said.substr(folder.path().size()));
+  }
+  TESSERA_RETURN_IF_ERROR(made);
   return models::ConvertToGguf(folder.path(), flags.to, watch);
 }
 
@@ -143,10 +147,11 @@ Status Convert(const ConvertFlags& flags, const models::WriteWatch& watch) {
   if (IsGguf(flags.to) && flags.shard_size != ConvertFlags().shard_size) {
     return InvalidArgument("--shard-size means nothing to a GGUF file");
   }
-  if (!changes && (IsGguf(flags.to) || from_gguf)) {
-    if (!flags.dtype.empty()) {
-      return InvalidArgument("--dtype means nothing to a GGUF file: dense matrices are float16");
-    }
+  if (IsGguf(flags.to) && !changes && !flags.dtype.empty()) {
+    return InvalidArgument("--dtype means nothing to a GGUF file: dense matrices are float16");
+  }
+  // Tensors of a GGUF file keep their bytes in a folder, unless a dtype is asked for.
+  if (!changes && (IsGguf(flags.to) || (from_gguf && flags.dtype.empty()))) {
     TESSERA_RETURN_IF_ERROR(Claim(flags, &lock));
     return from_gguf ? models::ConvertFromGguf(flags.from, flags.to, flags.overwrite, watch)
                      : models::ConvertToGguf(flags.from, flags.to, watch);

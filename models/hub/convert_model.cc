@@ -117,9 +117,13 @@ Status Merge(const std::string& folder, const std::string& where, json config, S
   }
   source->read = [folder, adapter, scale, head = HeadOf(*source->model),
                   read = source->read](const nn::Parameter& p) -> StatusOr<Tensor> {
-    TESSERA_ASSIGN_OR_RETURN(const Tensor whole, read(p));
+    TESSERA_ASSIGN_OR_RETURN(Tensor whole, read(p));
     const double factor = p.name == head ? scale : 1;
     if (!adapter->Changes(p.name) && factor == 1) return whole;
+    // The sum is rounded once, to the dtype that is written.
+    if (IsHalf(whole.dtype()) && whole.dtype() != p.tensor.dtype()) {
+      whole = CastCopy(whole, DType::kFloat32);
+    }
     TESSERA_ASSIGN_OR_RETURN(Tensor merged, adapter->Merged(p, whole));
     if (factor != 1) merged = Mul(merged, factor);
     if (CountFinite(merged) >= CountFinite(whole)) return merged;

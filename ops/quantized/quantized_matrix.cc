@@ -112,9 +112,11 @@ void GetRows(const QuantizedMatrix& matrix, const int64_t* rows, int64_t count, 
 
 std::string_view QuantTypeName(QuantType type) { return LayoutOf(type).name; }
 
+// GGML and its programs write the names in capitals.
 std::optional<QuantType> ParseQuantType(std::string_view name) {
+  const auto lower = [](char c) { return c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c; };
   for (const QuantType type : kQuantTypes) {
-    if (name == QuantTypeName(type)) return type;
+    if (std::ranges::equal(name, QuantTypeName(type), {}, lower)) return type;
   }
   return std::nullopt;
 }

@@ -452,6 +452,7 @@ TEST(QuantTypeTest, EachHasANameAndACase) {
     EXPECT_EQ(LayoutOf(kQuantTypes[i]).columns, kCases[i].unit);
     EXPECT_EQ(ParseQuantType(QuantTypeName(kQuantTypes[i])), kQuantTypes[i]);
   }
+  EXPECT_EQ(ParseQuantType("Q6_K"), QuantType::kQ6K);
   EXPECT_EQ(ParseQuantType("q6_0"), std::nullopt);
 }
 

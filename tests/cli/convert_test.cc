@@ -221,7 +221,12 @@ TEST_F(ConvertTest, QuantisedWeights) {
                 "--type: GGUF files have no int8");
   ExpectRefused({"quantize", model, Path("x.gguf"), "--type", "q8_0", "--shard-size", "1GB"},
                 "--shard-size means nothing to a GGUF file");
-  ExpectRefused({"convert", Path("q8_0.gguf"), Path("x"), "--dtype", "float16"}, "--dtype");
+  ExpectRefused({"convert", model, Path("x.gguf"), "--dtype", "float16"}, "--dtype");
+  Succeed({"convert", Path("q8_0.gguf"), Path("dense"), "--dtype", "float16"});
+  EXPECT_EQ(Config(Path("dense"))["dtype"], "float16");
+  EXPECT_FALSE(Config(Path("dense")).contains("quantization_config"));
+  Succeed({"quantize", model, Path("capitals.gguf"), "--type", "Q8_0"});
+  EXPECT_EQ(*ReadFile(Path("capitals.gguf")), *ReadFile(Path("q8_0.gguf")));
   // An adapter trains over them, and goes with them.
   Succeed({"train", Path("q8_0"), "--data", Path("text.txt"), "--out", Path("lora"), "--adapter",
            "lora", "--target-modules", "all-linear", "--lr", "0.01", "--max-steps", "3",

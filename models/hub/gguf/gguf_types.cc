@@ -67,9 +67,7 @@ std::optional<DType> DenseTypeOf(const GgufTensorType& type) {
 }
 
 std::optional<QuantType> QuantTypeOf(const GgufTensorType& type) {
-  std::string name(type.name);
-  for (char& c : name) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
-  return ParseQuantType(name);
+  return ParseQuantType(type.name);
 }
 
 std::string ReadGgufTypes() {

@@ -37,7 +37,7 @@ const GgufTensorType* GgufTypeOf(QuantType type);
 
 // Of dense types that are read.
 std::optional<DType> DenseTypeOf(const GgufTensorType& type);
-// Of block types that are read: those whose name, in lower case, ParseQuantType knows.
+// Of block types that are read: those whose name ParseQuantType knows.
 std::optional<QuantType> QuantTypeOf(const GgufTensorType& type);
 // "F32, F16, Q4_0, Q8_0 and BF16": what is read.
 std::string ReadGgufTypes();
