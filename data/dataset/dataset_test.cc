@@ -391,8 +391,9 @@ TEST_F(DatasetTest, ManyDocumentsKeepTheirOrderOnAnyNumberOfThreads) {
   EXPECT_EQ(Get("many1.idx"), Get("many3.idx"));
 }
 
-// As LlamaTokenizer's files: <s> before a text. Of BERT's, [CLS] is the tasks' to place.
-TEST_F(DatasetTest, DocumentsBeginAsTheTokenizersTexts) {
+// As LlamaTokenizer's files: <s> before a text. Of BERT's, [CLS] is the tasks' to place, and [SEP]
+// ends a document, since there is no end of text.
+TEST_F(DatasetTest, DocumentsBeginAndEndAsTheTokenizersTexts) {
   const auto tokenizer = [&](const std::string& name, const std::string& first) {
     Put(name + "/tokenizer.json", R"({"added_tokens": [{"id": 2, "content": ")" + first +
                                       R"(", "special": true}],
@@ -423,10 +424,13 @@ TEST_F(DatasetTest, DocumentsBeginAsTheTokenizersTexts) {
   };
   EXPECT_EQ(tokens(*llama, {}), (Wide{2, 1, 0, 2, 1}));
   EXPECT_EQ(tokens(*llama, {.prepend_begin = false}), (Wide{1, 0, 1}));
-  Put("bert/tokenizer_config.json", R"({"cls_token": "[CLS]"})");
+  Put("bert/tokenizer_config.json", R"({"cls_token": "[CLS]", "sep_token": "a"})");
   const auto bert = tokenizer("bert", "[CLS]");
   ASSERT_EQ(bert->cls_id(), 2);
+  ASSERT_EQ(bert->sep_id(), 0);
   EXPECT_EQ(bert->text_begin(), std::vector<int32_t>());
+  EXPECT_EQ(tokens(*bert, {}), (Wide{1, 0, 0, 1, 0}));
+  EXPECT_EQ(tokens(*bert, {.append_eos = false}), (Wide{1, 0, 1}));
 }
 
 TEST_F(DatasetTest, FilesAreReusedWhileNothingChanged) {

@@ -21,6 +21,7 @@ using TextTasksTest = TaskRuns;
 TEST_F(TextTasksTest, MaskedLanguageModelling) {
   std::string text;
   for (int i = 0; i < 300; ++i) text += "the film was good and the plot was bad . ";
+  text.resize(text.size() - 2);  // [SEP] has the place of the last stop: all windows begin alike
   RunConfig config = Config("bert-tiny", Put("text.txt", text));
   config.tokenizer = Path("words");
   config.config_overrides = kSmallBert;
@@ -223,6 +224,7 @@ TEST_F(TextTasksTest, SpanCorruptionBlankInfillingAndInstructions) {
 TEST_F(TextTasksTest, ARunThatWasStoppedGoesOnWithTheSameChoices) {
   std::string text;
   for (int i = 0; i < 300; ++i) text += "the film was good and the plot was bad . ";
+  text.resize(text.size() - 2);  // [SEP] has the place of the last stop: all windows begin alike
   RunConfig config = Config("bert-tiny", Put("text.txt", text));
   config.tokenizer = Path("words");
   config.config_overrides = kSmallBert;
@@ -303,8 +305,12 @@ TEST_F(TextTasksTest, DocumentsAsPaddedRows) {
   config.gradient_accumulation_steps = 4;
   config.val_fraction = 0.3;  // of fewer rows no token may be masked
   config.max_steps = 20;
-  const TrainState alone = Train(config);
+  RunSetup bert;
+  const TrainState alone = Train(config, &bert);
   EXPECT_LT(alone.val_loss.value(), 2.5) << "of 14 words: 2.6 at first";
+  const std::vector<data::Sample> second = {{1, 1}};
+  EXPECT_EQ(bert.data.train->MakeBatch(second)->at(keys::kInputIds).shape(), (Shape{1, 6}))
+      << "[CLS] the film was bad [SEP]";
   struct Layout {
     const char* name;
     void (*set)(RunConfig& config);
