@@ -279,7 +279,10 @@ TEST_F(DatasetTest, DocumentsOfTextAndJsonLines) {
   EXPECT_EQ(failure("abc\xFFxyz", {}), Path("bad") + ": invalid UTF-8 at byte 3");
   EXPECT_EQ(failure("{\"text\": 1, \"n\": 2}", lines),
             Path("bad") + ":1: no string \"body\" (members: text, n); name it with --json-key");
-  EXPECT_NE(failure("{\"body\": 1}", lines).find(":1: no string \"body\""), std::string::npos);
+  EXPECT_EQ(failure("{\"body\": \"a\"}\n{\"body\": null}", lines),
+            Path("bad") +
+                ":2: no string \"body\", which is null (members: body); leave the record "
+                "out, or name another member with --json-key");
   EXPECT_EQ(failure("{\"body\": \"a\"}\n[1]\n", lines), Path("bad") + ":2: not a JSON object");
   EXPECT_NE(failure("{\"body\": \"a\"}\n{\"body\": \"a\n", lines).find(":2: not valid JSON"),
             std::string::npos);
@@ -391,8 +394,9 @@ TEST_F(DatasetTest, ManyDocumentsKeepTheirOrderOnAnyNumberOfThreads) {
   EXPECT_EQ(Get("many1.idx"), Get("many3.idx"));
 }
 
-// As LlamaTokenizer's files: <s> before a text. Of BERT's, [CLS] is the tasks' to place.
-TEST_F(DatasetTest, DocumentsBeginAsTheTokenizersTexts) {
+// As LlamaTokenizer's files: <s> before a text. Of BERT's, [CLS] is the tasks' to place, and [SEP]
+// ends a document, since there is no end of text.
+TEST_F(DatasetTest, DocumentsBeginAndEndAsTheTokenizersTexts) {
   const auto tokenizer = [&](const std::string& name, const std::string& first) {
     Put(name + "/tokenizer.json", R"({"added_tokens": [{"id": 2, "content": ")" + first +
                                       R"(", "special": true}],
@@ -423,10 +427,13 @@ TEST_F(DatasetTest, DocumentsBeginAsTheTokenizersTexts) {
   };
   EXPECT_EQ(tokens(*llama, {}), (Wide{2, 1, 0, 2, 1}));
   EXPECT_EQ(tokens(*llama, {.prepend_begin = false}), (Wide{1, 0, 1}));
-  Put("bert/tokenizer_config.json", R"({"cls_token": "[CLS]"})");
+  Put("bert/tokenizer_config.json", R"({"cls_token": "[CLS]", "sep_token": "a"})");
   const auto bert = tokenizer("bert", "[CLS]");
   ASSERT_EQ(bert->cls_id(), 2);
+  ASSERT_EQ(bert->sep_id(), 0);
   EXPECT_EQ(bert->text_begin(), std::vector<int32_t>());
+  EXPECT_EQ(tokens(*bert, {}), (Wide{1, 0, 0, 1, 0}));
+  EXPECT_EQ(tokens(*bert, {.append_eos = false}), (Wide{1, 0, 1}));
 }
 
 TEST_F(DatasetTest, FilesAreReusedWhileNothingChanged) {

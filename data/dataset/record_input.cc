@@ -156,7 +156,9 @@ Status VisitObjects(const std::string& path, const std::vector<std::string>& col
     for (size_t i = 0; i < columns.size(); ++i) {
       const Json* const member = MemberAt(object, columns[i]);
       if (member == nullptr) return NoColumn(where, columns[i], NamesIn(object));
-      if (member->is_structured() || member->is_null()) return NoText(where, columns[i], "");
+      if (member->is_structured() || member->is_null()) {
+        return NoText(where, columns[i], Concat("; it is ", member->type_name()));
+      }
       picked[i] = member->is_string() ? member->get<std::string>() : member->dump();
     }
     return visit(picked, where);
@@ -216,8 +218,9 @@ Status VisitColumns(const std::string& path, const std::vector<std::string>& col
       for (size_t i = 0; i < columns.size(); ++i) {
         const Column& column = batch.rows.children[places[i].column];
         if (ReadField(column, row, places[i].member, &picked[i])) continue;
-        const std::string is = column.IsNull(row) ? "null" : TypeText(*column.type);
-        return NoText(where, columns[i], Concat("; the column is ", is));
+        return NoText(where, columns[i],
+                      column.IsNull(row) ? "; it is null"
+                                         : Concat("; the column is ", TypeText(*column.type)));
       }
       TESSERA_RETURN_IF_ERROR(visit(picked, where));
     }

@@ -40,13 +40,16 @@ Status VisitJsonRecords(const std::string& path, const std::string& key,
   return ForEachJsonRecord(
       path, [&](const nlohmann::ordered_json& record, const std::string& where) -> Status {
         const auto member = record.find(key);
-        if (member == record.end() || !member->is_string()) {
+        const bool found = member != record.end();
+        if (!found || !member->is_string()) {
           std::string members;
           for (const auto& [name, value] : record.items()) {
             members += (members.empty() ? "" : ", ") + name;
           }
-          return InvalidArgument(where, ": no string \"", key, "\" (members: ", members,
-                                 "); name it with --json-key");
+          return InvalidArgument(where, ": no string \"", key, "\"", found ? ", which is " : "",
+                                 found ? member->type_name() : "", " (members: ", members, "); ",
+                                 found ? "leave the record out, or name another member" : "name it",
+                                 " with --json-key");
         }
         const auto& document = member->get_ref<const std::string&>();
         return document.empty() ? OkStatus() : visit(document, where);

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/dataset/tokenize.h"
 
+#include <optional>
+#include <utility>
+
 #include "base/utf8.h"
 #include "core/thread_pool.h"
 #include "data/dataset/indexed_dataset_writer.h"
@@ -13,12 +16,18 @@ namespace {
 // Small documents are collected up to this many bytes and encoded together; larger ones alone.
 constexpr size_t kBatchBytes = 4 << 20;
 
+// What is put around every document.
+struct DocumentFrame {
+  std::vector<int32_t> begin;
+  std::optional<int32_t> end;
+};
+
 // Encodes documents in the order in which they come.
 class DocumentEncoder {
  public:
-  DocumentEncoder(const Tokenizer& tokenizer, const TokenizeOptions& options,
-                  std::vector<int32_t> begin, IndexedDatasetWriter* writer)
-      : tokenizer_(tokenizer), options_(options), begin_(std::move(begin)), writer_(writer) {}
+  DocumentEncoder(const Tokenizer& tokenizer, const TokenizeOptions& options, DocumentFrame frame,
+                  IndexedDatasetWriter* writer)
+      : tokenizer_(tokenizer), options_(options), frame_(std::move(frame)), writer_(writer) {}
 
   Status Add(std::string_view text) {
     if (text.size() > kBatchBytes / 8) {
@@ -43,10 +52,10 @@ class DocumentEncoder {
 
  private:
   std::vector<int32_t> Encode(std::string_view text) const {
-    std::vector<int32_t> ids = begin_;
+    std::vector<int32_t> ids = frame_.begin;
     const auto encoded = tokenizer_.Encode(text, {.parse_special = options_.parse_special});
     ids.insert(ids.end(), encoded.begin(), encoded.end());
-    if (options_.append_eos && tokenizer_.eos_id()) ids.push_back(*tokenizer_.eos_id());
+    if (frame_.end) ids.push_back(*frame_.end);
     return ids;
   }
 
@@ -58,11 +67,16 @@ class DocumentEncoder {
 
   const Tokenizer& tokenizer_;
   const TokenizeOptions& options_;
-  const std::vector<int32_t> begin_;
+  const DocumentFrame frame_;
   IndexedDatasetWriter* writer_;
   std::vector<std::string> waiting_;
   size_t waiting_bytes_ = 0;
 };
+
+// BERT's tokenizers have no end of text: [SEP] ends theirs.
+std::optional<int32_t> EndOfDocument(const Tokenizer& tokenizer) {
+  return tokenizer.eos_id() ? tokenizer.eos_id() : tokenizer.sep_id();
+}
 
 }  // namespace
 
@@ -90,11 +104,13 @@ StatusOr<TokenizeResult> TokenizeToIndexedDataset(const Tokenizer& tokenizer,
                     {"parse_special", options.parse_special},
                     {"format", static_cast<int>(options.input.format)},
                     {"json_key", ReplaceInvalidUtf8(options.input.json_key)}});
-  const std::vector<int32_t> begin =
-      options.prepend_begin ? tokenizer.text_begin() : std::vector<int32_t>();
-  if (!begin.empty()) made_from["begin"] = begin;
+  DocumentFrame frame;
+  if (options.prepend_begin) frame.begin = tokenizer.text_begin();
+  if (options.append_eos) frame.end = EndOfDocument(tokenizer);
+  if (!frame.begin.empty()) made_from["begin"] = frame.begin;
+  if (frame.end && !tokenizer.eos_id()) made_from["end"] = *frame.end;
   const auto encode = [&](IndexedDatasetWriter* writer) -> StatusOr<nlohmann::json> {
-    DocumentEncoder encoder(tokenizer, options, begin, writer);
+    DocumentEncoder encoder(tokenizer, options, frame, writer);
     TESSERA_RETURN_IF_ERROR(ForEachDocument(
         files, options.input,
         [&](std::string_view text, const std::string&) { return encoder.Add(text); }));

@@ -33,7 +33,9 @@ StatusOr<std::unique_ptr<Tokenizer>> MakeTokenizer(const std::string& spec,
 struct TokenizeOptions {
   TextInputOptions input = {};
   bool prepend_begin = true;  // Tokenizer::text_begin() before every document
-  bool append_eos = true;  // the tokenizer's end-of-text token after every document, if it has one
+  // After every document the tokenizer's end of text, or its separator (BERT's [SEP]), if it has
+  // one.
+  bool append_eos = true;
   bool parse_special = true;  // as EncodeOptions::parse_special
   bool reuse = true;          // false: tokenise even if the files on the disk are up to date
 };

@@ -517,6 +517,52 @@ TEST_F(HubTest, ShardsOfAGroupLoadTheirPart) {
   });
 }
 
+// What transformers' resize_token_embeddings makes of tables and biases.
+TEST_F(HubTest, ALargerVocabularyAddsMeanRows) {
+  const json config = {{"model_type", "bert"},
+                       {"architectures", {"BertForMaskedLM"}},
+                       {"vocab_size", 30},
+                       {"hidden_size", 6},
+                       {"num_hidden_layers", 1},
+                       {"num_attention_heads", 2},
+                       {"intermediate_size", 8},
+                       {"max_position_embeddings", 8},
+                       {"tie_word_embeddings", false}};
+  const auto original = Build(config, {.seed = 3});
+  ASSERT_TRUE(SaveModel(*original, Path("old")).ok());
+  LoadOptions options = {.config_changes = {{"vocab_size", 33}}};
+  for (const bool maps : {false, true}) {
+    options.map_weights = maps;
+    const auto grown = LoadModel(Path("old"), options);
+    ASSERT_TRUE(grown.ok()) << Message(grown.status());
+    EXPECT_EQ((*grown)->vocab_size(), 33);
+    (*grown)->VisitParameters([&](nn::Parameter& p) {
+      const std::vector<float> was = original->FindParameter(p.name)->tensor.ToVector<float>();
+      std::vector<float> now = p.tensor.ToVector<float>();
+      const size_t width = was.size() / 30;
+      if (p.tensor.size(0) == 33) {
+        EXPECT_EQ(now.size(), 33 * width) << p.name;
+        for (size_t i = was.size(); i < now.size(); ++i) {
+          double sum = 0;
+          for (size_t row = 0; row < 30; ++row) sum += was[row * width + i % width];
+          EXPECT_NEAR(now[i], width == 1 ? 0 : sum / 30, 1e-7) << p.name;
+        }
+        now.resize(was.size());
+      }
+      EXPECT_EQ(now, was) << p.name;
+    });
+  }
+  RunRanks(2, [&](const Group& group) {
+    LoadOptions cut = options;
+    cut.build.tensor_parallel = group;
+    EXPECT_TRUE(LoadModel(Path("old"), cut).ok());
+  });
+  options.config_changes = {{"vocab_size", 29}};
+  EXPECT_NE(Message(LoadModel(Path("old"), options).status())
+                .find("has shape [30, 6]; the configuration asks for [29, 6]"),
+            std::string::npos);
+}
+
 // A bare decoder's files have no head: hidden states, and no texts.
 TEST_F(HubTest, ABareDecoderHasNoHead) {
   nlohmann::json config = {{"model_type", "qwen3"},

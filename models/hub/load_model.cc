@@ -44,7 +44,7 @@ class Counter {
     return Add(0);
   }
   Status Add(int64_t bytes) {
-    done_ += bytes;
+    done_ = std::min(done_ + bytes, all_);  // rows that are new are not the files'
     if (progress_ == nullptr || progress_(done_, all_)) return OkStatus();
     return Failure(StatusCode::kCancelled, folder_, ": loading was cancelled");
   }
@@ -128,8 +128,10 @@ std::map<std::string, std::shared_ptr<Storage>> StoragesInFiles(
     const std::vector<EntryMatch>& matches, const WeightFiles& weights, DType dtype) {
   std::map<std::string, std::shared_ptr<Storage>> storages;
   for (const EntryMatch& match : matches) {
-    const bool fits = match.parameter->placement.is_whole() &&
-                      ParseSafetensorsDType(weights.Find(match.entry)->dtype) == dtype;
+    const WeightEntry& entry = *weights.Find(match.entry);
+    const bool fits =
+        match.parameter->placement.is_whole() && ParseSafetensorsDType(entry.dtype) == dtype &&
+        Shape(entry.shape.begin(), entry.shape.end()) == match.parameter->placement.global_shape();
     if (!fits) continue;
     const StatusOr<Tensor> tensor = weights.Read(match.entry);
     if (tensor.ok() && tensor->storage()->read_only()) {

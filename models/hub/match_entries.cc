@@ -67,13 +67,36 @@ StatusOr<Shape> ExpectedShape(const EntryMatch& match, const WeightFiles& weight
                          " there");
 }
 
-bool SameShape(const EntryMatch& match, const WeightFiles& weights, const Shape& expected) {
-  return weights.Find(match.entry)->shape == std::vector<int64_t>(expected.begin(), expected.end());
+// The words that the files have rows for, and those of a model that was asked to have more than
+// their config.json says. Rows of dense tables are then added as they are read.
+struct Vocabulary {
+  int64_t in_files;
+  int64_t wanted;
+};
+
+std::optional<Vocabulary> GrownVocabulary(const Model& model, const WeightFiles& weights) {
+  const auto config = ReadJsonFile(JoinPath(weights.folder(), "config.json"));
+  if (!config.ok() || !config->is_object()) return std::nullopt;
+  const auto words = config->find("vocab_size");
+  if (words == config->end() || !words->is_number_integer()) return std::nullopt;
+  const auto in_files = words->get<int64_t>();
+  if (in_files < 1 || in_files >= model.vocab_size()) return std::nullopt;
+  return Vocabulary{in_files, model.vocab_size()};
 }
 
-Status CheckMatch(const EntryMatch& match, const WeightFiles& weights, const Shape& expected) {
+bool Fits(const EntryMatch& match, const WeightFiles& weights, const Shape& expected,
+          const std::optional<Vocabulary>& grown) {
+  std::vector<int64_t> shape(expected.begin(), expected.end());
+  if (weights.Find(match.entry)->shape == shape) return true;
+  if (!grown || shape.empty() || shape[0] != grown->wanted) return false;
+  shape[0] = grown->in_files;
+  return !QuantTypeOfEntry(match.entry) && weights.Find(match.entry)->shape == shape;
+}
+
+Status CheckMatch(const EntryMatch& match, const WeightFiles& weights, const Shape& expected,
+                  const std::optional<Vocabulary>& grown) {
   const WeightEntry& entry = *weights.Find(match.entry);
-  if (!SameShape(match, weights, expected)) {
+  if (!Fits(match, weights, expected, grown)) {
     std::string found;
     for (int64_t size : entry.shape) found += Concat(found.empty() ? "" : ", ", size);
     return InvalidArgument(weights.PathOf(match.entry), ": tensor '", match.entry, "' has shape [",
@@ -188,6 +211,7 @@ StatusOr<std::vector<EntryMatch>> MatchEntries(Model& model, const WeightFiles& 
   std::vector<EntryMatch> matches;
   std::vector<std::string> missing;
   std::set<std::string> known;
+  const std::optional<Vocabulary> grown = GrownVocabulary(model, weights);
   for (nn::Parameter* parameter : parameters) {
     std::vector<std::string> names = NamesOf(family, *parameter, weights);
     known.insert(names.begin(), names.end());
@@ -208,7 +232,7 @@ StatusOr<std::vector<EntryMatch>> MatchEntries(Model& model, const WeightFiles& 
     TESSERA_ASSIGN_OR_RETURN(const std::string entry, ChooseEntry(family, present, weights));
     const EntryMatch match = {parameter, entry};
     TESSERA_ASSIGN_OR_RETURN(const Shape expected, ExpectedShape(match, weights, layouts));
-    if (replaceable && !SameShape(match, weights, expected)) {
+    if (replaceable && !Fits(match, weights, expected, grown)) {
       fresh->push_back(parameter);
     } else {
       matches.push_back(match);
@@ -222,7 +246,7 @@ StatusOr<std::vector<EntryMatch>> MatchEntries(Model& model, const WeightFiles& 
   }
   for (const EntryMatch& match : matches) {
     TESSERA_ASSIGN_OR_RETURN(const Shape expected, ExpectedShape(match, weights, layouts));
-    TESSERA_RETURN_IF_ERROR(CheckMatch(match, weights, expected));
+    TESSERA_RETURN_IF_ERROR(CheckMatch(match, weights, expected, grown));
   }
   return matches;
 }

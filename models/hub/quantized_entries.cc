@@ -6,6 +6,10 @@
 
 #include "core/placement.h"
 #include "nlohmann/json.hpp"
+#include "ops/cast/cast.h"
+#include "ops/elementwise/elementwise.h"
+#include "ops/reduction/sum.h"
+#include "ops/view/view.h"
 
 namespace tessera::models {
 namespace {
@@ -14,6 +18,36 @@ constexpr char kConfigKey[] = "quantization_config";
 
 int64_t ColumnsOf(const Shape& shape, LinearLayout layout) {
   return shape[layout == LinearLayout::kOutIn ? 1 : 0];
+}
+
+// The mean of a tensor's rows in float64; some rows at a time, since a wide copy may not fit beside
+// the tensor.
+Tensor MeanRow(const Tensor& t) {
+  constexpr int64_t kRowsAtOnce = 1024;
+  Shape row(t.shape().begin() + 1, t.shape().end());
+  const Tensor sum = Zeros(row, DType::kFloat64);
+  for (int64_t begin = 0; begin < t.size(0); begin += kRowsAtOnce) {
+    const int64_t count = std::min(kRowsAtOnce, t.size(0) - begin);
+    AddInto(sum, Sum(CastCopy(Slice(t, 0, begin, count), DType::kFloat64), {0}));
+  }
+  return Mul(sum, 1.0 / static_cast<double>(t.size(0)));
+}
+
+// A dense entry with as many rows as the parameter. Those that a larger vocabulary has beyond the
+// files' are the mean of theirs, and 0 in a vector: what transformers' resize_token_embeddings
+// makes, but for its noise of 3e-5 standard deviations.
+StatusOr<Tensor> ReadGrown(const WeightFiles& weights, const std::string& entry,
+                           const Placement& placement) {
+  TESSERA_ASSIGN_OR_RETURN(const Tensor read, weights.Read(entry));
+  const Shape& shape = placement.global_shape();
+  if (shape.ndim() == 0 || read.size(0) >= shape[0]) return read;
+  const int64_t rows = read.size(0);
+  const Tensor grown = Zeros(shape, read.dtype());
+  CopyInto(Slice(grown, 0, 0, rows), read);
+  if (shape.ndim() == 1) return grown;
+  const Tensor mean = MeanRow(read);
+  for (int64_t row = rows; row < shape[0]; ++row) CopyInto(Select(grown, 0, row), mean);
+  return grown;
 }
 
 }  // namespace
@@ -107,7 +141,7 @@ StatusOr<QuantizedLoading::Rows> QuantizedLoading::RowsOfEntry(
                              ReadMatrix(entry, *held, ColumnsOf(placement.global_shape(), layout)));
     return Rows(placement, layout, std::move(matrix));
   }
-  TESSERA_ASSIGN_OR_RETURN(const Tensor dense, weights_.Read(entry));
+  TESSERA_ASSIGN_OR_RETURN(const Tensor dense, ReadGrown(weights_, entry, placement));
   return Rows(placement, layout, dense);
 }
 
@@ -138,7 +172,7 @@ StatusOr<QuantizedMatrix> QuantizedLoading::ReadMatrix(const std::string& entry,
 StatusOr<Tensor> QuantizedLoading::ReadDense(const nn::Parameter& parameter) const {
   const std::string& entry = entry_of_.at(parameter.name);
   const std::optional<QuantType> held = QuantTypeOfEntry(entry);
-  if (!held) return weights_.Read(entry);
+  if (!held) return ReadGrown(weights_, entry, parameter.placement);
   const LinearLayout layout = layouts_.at(parameter.name);
   TESSERA_ASSIGN_OR_RETURN(
       const QuantizedMatrix matrix,

@@ -98,6 +98,42 @@ Status SetModelType(const RunConfig& config, models::DescribedModel* base) {
   return OkStatus();
 }
 
+// The model without numbers, of the configuration as it is now.
+Status DescribeShape(Plan* plan) {
+  nn::BuildContext dry;
+  dry.device = Device::Meta();
+  dry.initialise = false;
+  auto shape = models::BuildModel(plan->base.config, dry);
+  if (!shape.ok()) return InvalidArgument(plan->setup.config.model, ": ", Message(shape.status()));
+  plan->shape = *std::move(shape);
+  return OkStatus();
+}
+
+// A model that is trained gets rows for the tokenizer's new words, as run_clm.py gives them.
+Status FitVocabulary(Plan* plan) {
+  const data::Tokenizer* const tokenizer = plan->setup.tokenizer.get();
+  const int64_t words = plan->shape->vocab_size();
+  if (tokenizer == nullptr || tokenizer->vocab_size() <= words) return OkStatus();
+  const auto refused = [&](const char* advice) {
+    return InvalidArgument("the tokenizer's ", tokenizer->vocab_size(),
+                           " ids do not fit the model's vocabulary of ", words, advice);
+  };
+  if (plan->evaluation) return refused("; give the tokenizer that the model was trained with");
+  if (!plan->setup.config.adapter.empty()) {
+    return refused(
+        "; an adapter adds no words: train without --adapter, or give another tokenizer");
+  }
+  plan->base.Change({{"vocab_size", tokenizer->vocab_size()}});
+  TESSERA_RETURN_IF_ERROR(DescribeShape(plan));
+  if (plan->shape->vocab_size() < tokenizer->vocab_size()) {
+    return refused("; give another tokenizer");
+  }
+  plan->setup.warnings.push_back(Concat("the model's vocabulary grows from ", words,
+                                        " words to the tokenizer's ", tokenizer->vocab_size(),
+                                        "; those that are new begin as the mean of the others"));
+  return OkStatus();
+}
+
 // The model's configuration, as the tokenizer and the flags change it, and its task.
 Status Describe(Plan* plan) {
   RunConfig& config = plan->setup.config;
@@ -126,22 +162,13 @@ Status Describe(Plan* plan) {
   if (!plan->evaluation && (now == nullptr || !now->Does(task.capability))) {
     plan->base.Change({{"architectures", {plan->family->With(task.capability)->name}}});
   }
-  nn::BuildContext dry;
-  dry.device = Device::Meta();
-  dry.initialise = false;
-  auto shape = models::BuildModel(plan->base.config, dry);
-  if (!shape.ok()) return InvalidArgument(config.model, ": ", Message(shape.status()));
-  plan->shape = *std::move(shape);
+  TESSERA_RETURN_IF_ERROR(DescribeShape(plan));
+  TESSERA_RETURN_IF_ERROR(FitVocabulary(plan));
   TESSERA_RETURN_IF_ERROR(DescribePrefix(config, *plan->shape));
   const int64_t positions = plan->shape->positions_left();
   if (positions > 0 && config.seq_len.value_or(0) > positions) {
     return InvalidArgument("seq_len ", *config.seq_len, " is longer than the model's ", positions,
                            " positions");
-  }
-  const data::Tokenizer* tokenizer = plan->setup.tokenizer.get();
-  if (tokenizer != nullptr && tokenizer->vocab_size() > plan->shape->vocab_size()) {
-    return InvalidArgument("the tokenizer's ", tokenizer->vocab_size(),
-                           " ids do not fit the model's vocabulary of ", plan->shape->vocab_size());
   }
   return OkStatus();
 }

@@ -8,6 +8,7 @@
 #include "autograd/autograd.h"
 #include "core/thread_communicator.h"
 #include "dist/mesh/mesh.h"
+#include "models/hub/save_model.h"
 #include "models/model_keys.h"
 #include "nlohmann/json.hpp"
 #include "ops/view/view.h"
@@ -21,6 +22,7 @@ using TextTasksTest = TaskRuns;
 TEST_F(TextTasksTest, MaskedLanguageModelling) {
   std::string text;
   for (int i = 0; i < 300; ++i) text += "the film was good and the plot was bad . ";
+  text.resize(text.size() - 2);  // [SEP] has the place of the last stop: all windows begin alike
   RunConfig config = Config("bert-tiny", Put("text.txt", text));
   config.tokenizer = Path("words");
   config.config_overrides = kSmallBert;
@@ -223,6 +225,7 @@ TEST_F(TextTasksTest, SpanCorruptionBlankInfillingAndInstructions) {
 TEST_F(TextTasksTest, ARunThatWasStoppedGoesOnWithTheSameChoices) {
   std::string text;
   for (int i = 0; i < 300; ++i) text += "the film was good and the plot was bad . ";
+  text.resize(text.size() - 2);  // [SEP] has the place of the last stop: all windows begin alike
   RunConfig config = Config("bert-tiny", Put("text.txt", text));
   config.tokenizer = Path("words");
   config.config_overrides = kSmallBert;
@@ -303,8 +306,12 @@ TEST_F(TextTasksTest, DocumentsAsPaddedRows) {
   config.gradient_accumulation_steps = 4;
   config.val_fraction = 0.3;  // of fewer rows no token may be masked
   config.max_steps = 20;
-  const TrainState alone = Train(config);
+  RunSetup bert;
+  const TrainState alone = Train(config, &bert);
   EXPECT_LT(alone.val_loss.value(), 2.5) << "of 14 words: 2.6 at first";
+  const std::vector<data::Sample> second = {{1, 1}};
+  EXPECT_EQ(bert.data.train->MakeBatch(second)->at(keys::kInputIds).shape(), (Shape{1, 6}))
+      << "[CLS] the film was bad [SEP]";
   struct Layout {
     const char* name;
     void (*set)(RunConfig& config);
@@ -334,6 +341,32 @@ TEST_F(TextTasksTest, DocumentsAsPaddedRows) {
   config.tokenizer = std::string(kTokenizers) + "t5";
   config.config_overrides = kSmallT5;
   ExpectContains(Failure(config), "packing is set, which needs task causal_lm, chat or masked_lm");
+}
+
+TEST_F(TextTasksTest, TheVocabularyGrowsWithTheTokenizer) {
+  RunConfig config = Config("bert-tiny", Put("text.txt", "the film was good . the plot was bad ."));
+  config.tokenizer = Path("words");
+  config.config_overrides = kSmallBert;
+  config.options["packing"] = false;
+  config.val_fraction = 0;
+  const auto first = PrepareRun(config);
+  ASSERT_TRUE(first.ok()) << Message(first.status());
+  config.model = Path("model");
+  ASSERT_TRUE(models::SaveModel(*first->model, config.model, first->tokenizer.get()).ok());
+  config.config_overrides = "";
+  config.tokenizer = Path("more");
+  config.out = Path("grown");
+  Put("more/vocab.txt",
+      "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\ngood\nbad\nfilm\nplot\nthe\nwas\nand\n.\n##s\n"
+      "new\nolder\n");
+  const auto grown = PrepareRun(config);
+  ASSERT_TRUE(grown.ok()) << Message(grown.status());
+  EXPECT_EQ(grown->model->vocab_size(), 16);
+  ASSERT_EQ(grown->warnings.size(), 1u);
+  ExpectContains(grown->warnings[0], "grows from 14 words to the tokenizer's 16");
+  config.out = Path("adapter");
+  config.adapter = "lora";
+  ExpectContains(Failure(config), "the tokenizer's 16 ids do not fit the model's vocabulary of 14");
 }
 
 TEST_F(TextTasksTest, WhatDoesNotFitIsNamed) {
