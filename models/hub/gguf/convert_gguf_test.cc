@@ -158,6 +158,16 @@ TEST_F(GgufTest, PositionsAndWindows) {
   EXPECT_EQ(factors[2], 8);
   EXPECT_EQ(factors[7], 8);
 
+  // Other factors stand for themselves.
+  std::filesystem::remove_all(Path("back"));
+  const json list = {1.0, 1.0, 1.5, 2.0, 2.5, 3.0, 3.5, 4.0};
+  config["rope_scaling"] = {{"rope_type", "longrope"}, {"factor", 1.0},
+                            {"attention_factor", 1.0}, {"original_max_position_embeddings", 64},
+                            {"short_factor", list},    {"long_factor", list}};
+  ExpectRoundTrip(Saved("factors", config));
+  EXPECT_EQ((*ReadJsonFile(Path("back/config.json")))["rope_scaling"], config["rope_scaling"]);
+  EXPECT_EQ(Values(Opened(Path("a.gguf")), "rope_freqs.weight"), list.get<std::vector<float>>());
+
   std::filesystem::remove_all(Path("back"));
   json yarn = SmallQwen();
   yarn["rope_scaling"] = {
@@ -241,6 +251,26 @@ TEST_F(GgufTest, ScalingOfPositions) {
             std::string::npos);
 }
 
+// As llama.cpp reads them: one for all layers, or one for each.
+TEST_F(GgufTest, NumbersOfLayers) {
+  ASSERT_TRUE(ConvertToGguf(Saved("m", SmallLlama()), Path("m.gguf")).ok());
+  const GgufFile file = Opened(Path("m.gguf"));
+  const auto config = [&](const std::string& key, const std::vector<int32_t>& numbers) {
+    GgufMetadata metadata = file.metadata();
+    std::erase_if(metadata, [&](const auto& v) { return v.first == key; });
+    metadata.emplace_back(key, GgufArray(numbers));
+    return ConfigOfGguf(Opened(WithMetadata(file, metadata, "x.gguf")));
+  };
+  const auto same = config("llama.attention.head_count_kv", {2, 2});
+  ASSERT_TRUE(same.ok()) << Message(same.status());
+  EXPECT_EQ((*same)["num_key_value_heads"], 2);
+  EXPECT_TRUE(config("llama.feed_forward_length", {96, 96}).ok());
+  EXPECT_EQ(Refusal(config("llama.attention.head_count_kv", {2, 1}).status()),
+            Path("x.gguf") +
+                ": key 'llama.attention.head_count_kv' differs between layers, which "
+                "is not supported");
+}
+
 // llama.cpp multiplies by W + alpha / rank B A: that is the merged model's matrix, in every layer's
 // own rank, scale and order of rows.
 class AdapterTest : public GgufTest, public testing::WithParamInterface<double> {};
@@ -302,6 +332,28 @@ TEST_P(AdapterTest, IsTheFilesOwn) {
       // Matrices are float16 in the files.
       EXPECT_NEAR(after[i], before[i] + alpha / static_cast<double>(rank) * sum, 0.02) << name;
     }
+  }
+  // Over half precision, a sum in float32 is not rounded to half.
+  ASSERT_TRUE(ConvertModel(base, Path("half"), {.dtype = DType::kFloat16}).ok());
+  ASSERT_TRUE(
+      ConvertModel(Path("half"), Path("wide"), {.dtype = DType::kFloat32, .adapter = adapter})
+          .ok());
+  const std::string up = "model.layers.0.mlp.up_proj";
+  const auto weight = [&](const std::string& folder) {
+    const auto files = WeightFiles::Open(Path(folder));
+    return files->Read(up + ".weight")->ToVector<float>();
+  };
+  const std::vector<float> half = weight("half"), wide = weight("wide");
+  const std::vector<float> as =
+      matrices["base_model.model." + up + ".lora_A.weight"].ToVector<float>();
+  const std::vector<float> bs =
+      matrices["base_model.model." + up + ".lora_B.weight"].ToVector<float>();
+  for (size_t i = 0; i < half.size(); ++i) {
+    double sum = half[i];
+    for (size_t k = 0; k < 3; ++k) {
+      sum += GetParam() / 3 * double{bs[i / 64 * 3 + k]} * as[k * 64 + i % 64];
+    }
+    EXPECT_NEAR(wide[i], sum, 1e-4);
   }
 }
 

@@ -141,6 +141,11 @@ StatusOr<const SplitPattern*> SplittingOf(const GgufFile& file) {
   for (const SplitPattern& known : data::kSplitPatterns) {
     if (known.name == name) return &known;
   }
+  if (file.FindValue("tokenizer.ggml.pre") == nullptr) {
+    return InvalidArgument(file.path(),
+                           ": key 'tokenizer.ggml.pre', which says how texts are split, "
+                           "is missing; make the file anew with a later convert_hf_to_gguf.py");
+  }
   return InvalidArgument(file.path(), ": key 'tokenizer.ggml.pre': '", name, "' is not supported; ",
                          SplittingNames(), " are");
 }

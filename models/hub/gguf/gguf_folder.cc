@@ -112,11 +112,28 @@ Status CheckNothingIsLeft(const GgufFile& file, const std::vector<Found>& all,
 }
 
 Status AddTokenIds(const GgufFile& file, json* config) {
-  for (const auto& [ours, theirs] : {std::pair("bos", "bos"), {"eos", "eos"}, {"pad", "padding"}}) {
+  TESSERA_ASSIGN_OR_RETURN(const GgufTensor* embedding, file.Get("token_embd.weight"));
+  for (const auto& [ours, theirs] : {std::pair("bos_token_id", "tokenizer.ggml.bos_token_id"),
+                                     {"eos_token_id", kGgufEndKeys[0].data()},
+                                     {"pad_token_id", kGgufPaddingKey.data()}}) {
     int64_t id = -1;
-    TESSERA_RETURN_IF_ERROR(file.Read(Concat("tokenizer.ggml.", theirs, "_token_id"), &id));
-    (*config)[Concat(ours, "_token_id")] = id < 0 ? json() : json(id);
+    TESSERA_RETURN_IF_ERROR(file.Read(theirs, &id));
+    // Padding alone may be beyond the table (gguf_tokens.cc).
+    const bool is_none = id < 0 || (theirs == kGgufPaddingKey && id >= embedding->shape[0]);
+    (*config)[ours] = is_none ? json() : json(id);
   }
+  return OkStatus();
+}
+
+// Texts that end at several tokens have them in generation_config.json, as folders do.
+Status AddEnds(const GgufFile& file, const json& config, FolderTexts* texts) {
+  TESSERA_ASSIGN_OR_RETURN(const std::vector<int64_t> ends, EndsOfGguf(file));
+  if (ends.size() < 2) return OkStatus();
+  json generation = {{"eos_token_id", ends}};
+  for (const char* key : {"bos_token_id", "pad_token_id"}) {
+    if (!config[key].is_null()) generation[key] = config[key];
+  }
+  (*texts)["generation_config.json"] = ConfigText(generation);
   return OkStatus();
 }
 
@@ -183,6 +200,7 @@ StatusOr<MountedFolder> MountGguf(const GgufFile& file) {
   TESSERA_RETURN_IF_ERROR(CheckNothingIsLeft(file, all, names.architecture()));
   AddTypes(all, &config);
   TESSERA_ASSIGN_OR_RETURN(FolderTexts texts, TokenizerOfGguf(file));
+  TESSERA_RETURN_IF_ERROR(AddEnds(file, config, &texts));
   texts["config.json"] = ConfigText(config);
   const size_t parts = file.parts().size();
   std::vector<std::vector<ListedTensor>> listed(parts);

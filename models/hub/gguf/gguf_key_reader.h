@@ -4,15 +4,20 @@
 //
 //   GgufKeyReader reader(file, "gemma3");
 //   const int64_t width = reader.Needed("embedding_length");     // gemma3.embedding_length
-//   reader.MayRead("attention.sliding_window", &window);
+//   reader.MayRead("attention.sliding_window", &window);         // or a list of it for all layers
 //   reader.Require("attention.sliding_window", window > 0, "is missing");
 //   TESSERA_RETURN_IF_ERROR(reader.status());
 #ifndef TESSERA_MODELS_HUB_GGUF_GGUF_KEY_READER_H_
 #define TESSERA_MODELS_HUB_GGUF_GGUF_KEY_READER_H_
 
+#include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <string>
 #include <string_view>
+#include <type_traits>
+#include <variant>
+#include <vector>
 
 #include "base/status.h"
 #include "models/hub/gguf/gguf_file.h"
@@ -26,6 +31,9 @@ class GgufKeyReader {
 
   template <typename T>
   void MayRead(std::string_view key, T* value) {
+    if constexpr (std::is_same_v<T, int64_t>) {
+      if (ReadOfLayers(key, value)) return;
+    }
     status_.Update(file_.Read(Full(key), value));
   }
   int64_t Needed(std::string_view key) {
@@ -44,6 +52,26 @@ class GgufKeyReader {
   const Status& status() const { return status_; }
 
  private:
+  // Of a list with a number for each layer, the one that all have. False: it is no such list.
+  bool ReadOfLayers(std::string_view key, int64_t* value) {
+    const GgufValue* const found = file_.FindValue(Full(key));
+    const auto* const array = found == nullptr ? nullptr : std::get_if<GgufArray>(found);
+    if (array == nullptr) return false;
+    return std::visit(
+        [&](const auto& list) {
+          using List = std::decay_t<decltype(list)>;
+          if constexpr (std::is_same_v<List, std::vector<int32_t>> ||
+                        std::is_same_v<List, std::vector<uint32_t>>) {
+            if (list.empty()) return false;
+            *value = list[0];
+            Require(key, std::ranges::count(list, list[0]) == std::ssize(list),
+                    "differs between layers, which is not supported");
+            return true;
+          }
+          return false;
+        },
+        *array);
+  }
   std::string Full(std::string_view key) const { return Concat(architecture_, ".", key); }
 
   const GgufFile& file_;

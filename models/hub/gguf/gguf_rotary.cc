@@ -18,7 +18,7 @@ namespace {
 using nlohmann::json;
 using nn::RotaryScaling;
 
-// Llama 3's, and Phi-3's for texts within the original length and beyond it.
+// Llama 3's and the like, and Phi-3's for texts within the original length and beyond it.
 constexpr std::string_view kLlama3Factors = "rope_freqs.weight";
 constexpr std::string_view kShortFactors = "rope_factors_short.weight";
 constexpr std::string_view kLongFactors = "rope_factors_long.weight";
@@ -68,8 +68,20 @@ StatusOr<std::vector<float>> ReadFactors(const GgufFile& file, std::string_view 
   return factors;
 }
 
+// Factors of any kind, for texts of all lengths.
+json OneListKeys(const std::vector<float>& factors, const json& config) {
+  json list = json::array();
+  for (const float factor : factors) list.push_back(GgufDecimal(factor));
+  return {{"rope_type", "longrope"},
+          {"factor", 1.0},
+          {"attention_factor", 1.0},
+          {"original_max_position_embeddings", config["max_position_embeddings"]},
+          {"short_factor", list},
+          {"long_factor", list}};
+}
+
 // {"rope_type": "llama3", ...} where the factors are those.
-StatusOr<json> Llama3Keys(const GgufFile& file, const GgufPairs& pairs) {
+StatusOr<json> Llama3Keys(const GgufFile& file, const GgufPairs& pairs, const json& config) {
   TESSERA_ASSIGN_OR_RETURN(const std::vector<float> factors,
                            ReadFactors(file, kLlama3Factors, pairs.dims));
   RotaryScaling scaling = Llama3Scaling();
@@ -80,10 +92,7 @@ StatusOr<json> Llama3Keys(const GgufFile& file, const GgufPairs& pairs) {
   const std::vector<float> expected = Llama3Factors(scaling, pairs);
   const bool same = std::equal(factors.begin(), factors.end(), expected.begin(),
                                [](float a, float b) { return std::abs(a - b) <= 1e-4f * b; });
-  if (!same) {
-    return InvalidArgument(file.path(), ": tensor '", kLlama3Factors,
-                           "' has factors that are not those of Llama 3");
-  }
+  if (!same) return OneListKeys(factors, config);
   return json{{"rope_type", "llama3"},
               {"factor", scaling.factor},
               {"low_freq_factor", GgufDecimal(scaling.low_frequency_factor)},
@@ -164,7 +173,7 @@ StatusOr<json> ScalingKeys(const GgufFile& file, GgufKeyReader* reader, const Gg
     reader->Require("rope.scaling.type", !scales,
                     Concat("scales positions, which '", name, "' does already"));
     TESSERA_RETURN_IF_ERROR(reader->status());
-    return name == kLlama3Factors ? Llama3Keys(file, pairs)
+    return name == kLlama3Factors ? Llama3Keys(file, pairs, *config)
                                   : LongRopeKeys(file, reader, pairs.dims, attention, config);
   }
   if (!scales) return json();
@@ -230,6 +239,11 @@ StatusOr<GgufRotary> GgufRotaryOf(const LlamaConfig& c, const GgufArchitecture& 
       rotary.keys.emplace_back("rope.scaling.factor", static_cast<float>(scaling.factor));
       return rotary;
     case RotaryScaling::kLongRope: {
+      if (architecture.name == "llama" && scaling.attention_factor == 1 &&
+          scaling.short_factors == scaling.long_factors) {
+        rotary.factors = {{kLlama3Factors, Floats(scaling.long_factors)}};
+        return rotary;
+      }
       if (architecture.name != "phi3") break;
       const double attention = scaling.attention_factor != 0
                                    ? scaling.attention_factor

@@ -60,6 +60,17 @@ Status NameUnknown(const GgufFile& file, GgufTokens* tokens) {
   return OkStatus();
 }
 
+// Whether control tokens take the blanks behind them, which files do not say: Phi-3's do, and
+// llama.cpp tells that by the model's name.
+StatusOr<bool> TakesBlanks(const GgufFile& file) {
+  std::string architecture, name;
+  TESSERA_RETURN_IF_ERROR(file.Read("general.architecture", &architecture));
+  TESSERA_RETURN_IF_ERROR(file.Read("general.name", &name));
+  for (char& c : name) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  return architecture == "phi3" || name.find("phi-3") != name.npos ||
+         name.find("phi3") != name.npos;
+}
+
 // A SentencePiece model (sentencepiece_model.proto has the fields).
 std::string ModelOf(const GgufTokens& tokens, bool dummy_prefix, bool remove_extra_whitespaces) {
   std::string model;
@@ -98,11 +109,17 @@ StatusOr<FolderTexts> SentencePieceOfGguf(const GgufFile& file) {
   TESSERA_RETURN_IF_ERROR(file.Read("tokenizer.ggml.remove_extra_whitespaces", &remove_extra));
   config["tokenizer_class"] = "LlamaTokenizer";
   config["add_prefix_space"] = prefix;
+  TESSERA_ASSIGN_OR_RETURN(const bool takes_blanks, TakesBlanks(file));
   json added = json::object();
   size_t end = 0;
   for (size_t id = 0; id < tokens.texts.size(); ++id) {
     if (tokens.types[id] == Piece::kControl) {
-      added[std::to_string(id)] = {{"content", tokens.texts[id]}, {"special", true}};
+      const std::string& text = tokens.texts[id];
+      json& token = added[std::to_string(id)];
+      token = {{"content", text}, {"special", true}};
+      if (takes_blanks && text != "<s>" && text != "<unk>" && text != "<|endoftext|>") {
+        token["rstrip"] = true;
+      }
     }
     // A piece's id is its place.
     if (tokens.IsPadding(id)) continue;

@@ -23,6 +23,10 @@ namespace tessera::models {
 
 // Where a GGUF file, and a folder, have their chat template.
 inline constexpr std::string_view kGgufTemplateKey = "tokenizer.chat_template";
+// Names of further templates; each has its text under the key before, a dot and its name.
+inline constexpr std::string_view kGgufTemplateNamesKey = "tokenizer.chat_templates";
+inline constexpr std::string_view kChatTemplatesFolder = "additional_chat_templates";
+inline constexpr std::string_view kChatTemplateEnd = ".jinja";
 inline constexpr std::string_view kChatTemplateFile = "chat_template.jinja";
 
 // tokenizer.json or tokenizer.model, with what belongs to it. A file without a tokenizer gives

@@ -210,6 +210,74 @@ TEST_F(TokenizerTest, NamesAndDefaultsOfFiles) {
   }
 }
 
+// Ends of texts beside the first, and templates by name.
+TEST_F(TokenizerTest, EndsAndTemplates) {
+  std::vector<std::string> tokens = {"1",        "<|begin|>",  "<|endoftext|>",
+                                     "<|user|>", "<|eom_id|>", "<|odd|>"};
+  std::vector<int32_t> types(tokens.size(), 3);
+  types[0] = 1;
+  Fill(&tokens, &types);
+  const std::string folder = Convert({
+      {"tokenizer.ggml.model", std::string("gpt2")},
+      {"tokenizer.ggml.pre", std::string("gpt-2")},
+      {"tokenizer.ggml.bos_token_id", uint32_t{1}},
+      {"tokenizer.ggml.eos_token_id", uint32_t{2}},
+      {"tokenizer.ggml.eot_token_id", uint32_t{3}},
+      {"tokenizer.ggml.eom_token_id", uint32_t{5}},
+      {"tokenizer.ggml.tokens", GgufArray(tokens)},
+      {"tokenizer.ggml.token_type", GgufArray(types)},
+      {"tokenizer.ggml.merges", GgufArray(std::vector<std::string>())},
+      {"tokenizer.ggml.add_bos_token", false},
+      {"tokenizer.ggml.add_eos_token", false},
+      {"tokenizer.chat_template", std::string("{{ messages }}")},
+      {"tokenizer.chat_template.tool_use", std::string("{{ tools }}")},
+      {"tokenizer.chat_templates", GgufArray(std::vector<std::string>{"tool_use"})},
+  });
+  const nlohmann::json generation = *ReadJsonFile(folder + "/generation_config.json");
+  EXPECT_EQ(generation["eos_token_id"], nlohmann::json({2, 3, 5, 4}));
+  EXPECT_EQ(generation["bos_token_id"], 1);
+  EXPECT_EQ((*ReadJsonFile(folder + "/tokenizer_config.json"))["chat_template"],
+            nlohmann::json({{{"name", "default"}, {"template", "{{ messages }}"}},
+                            {{"name", "tool_use"}, {"template", "{{ tools }}"}}}));
+  // Files of both may say the same.
+  std::filesystem::create_directories(folder + "/additional_chat_templates");
+  Write("t/additional_chat_templates/rag.jinja", "{{ documents }}");
+  Write("t/chat_template.jinja", "{{ messages[0] }}");
+  ASSERT_TRUE(ConvertToGguf(folder, Path("more.gguf")).ok());
+  const GgufFile more = Opened(Path("more.gguf"));
+  std::vector<std::string> names;
+  std::string text;
+  ASSERT_TRUE(more.Read("tokenizer.chat_templates", &names).ok());
+  EXPECT_EQ(names, (std::vector<std::string>{"rag", "tool_use"}));
+  ASSERT_TRUE(more.Read("tokenizer.chat_template", &text).ok());
+  EXPECT_EQ(text, "{{ messages[0] }}");
+  ASSERT_TRUE(more.Read("tokenizer.chat_template.rag", &text).ok());
+  EXPECT_EQ(text, "{{ documents }}");
+}
+
+// A padding token without a row counts for nothing; an end of text without one is refused.
+TEST_F(TokenizerTest, TokensBeyondTheVocabulary) {
+  ASSERT_TRUE(ConvertToGguf(Saved("m", SmallLlama()), Path("m.gguf")).ok());
+  const GgufFile file = Opened(Path("m.gguf"));
+  const auto mounted = [&](const std::string& key) {
+    GgufMetadata metadata = file.metadata();
+    std::erase_if(metadata, [](const auto& v) { return v.first.starts_with("tokenizer."); });
+    std::vector<std::string> tokens;
+    std::vector<int32_t> types;
+    Fill(&tokens, &types);
+    const GgufMetadata keys = {{"tokenizer.ggml.model", std::string("gpt2")},
+                               {"tokenizer.ggml.pre", std::string("gpt-2")},
+                               {key, uint32_t{300}},
+                               {"tokenizer.ggml.tokens", GgufArray(tokens)},
+                               {"tokenizer.ggml.token_type", GgufArray(types)}};
+    metadata.insert(metadata.end(), keys.begin(), keys.end());
+    return MountGguf(Opened(WithMetadata(file, metadata, "t.gguf"))).status();
+  };
+  EXPECT_TRUE(mounted("tokenizer.ggml.padding_token_id").ok());
+  EXPECT_TRUE(mounted("tokenizer.ggml.eot_token_id").ok());
+  EXPECT_FALSE(mounted("tokenizer.ggml.eos_token_id").ok());
+}
+
 // A real file, where this machine has one.
 TEST_F(TokenizerTest, SmolLM) {
   const char* const path = std::getenv("TESSERA_SMOLLM_GGUF");
@@ -260,6 +328,29 @@ TEST_F(TokenizerTest, SentencePiece) {
   data::StreamingDecoder alone(**tokenizer), after(**tokenizer, {}, /*follows_text=*/true);
   EXPECT_EQ(alone.Push(263), "ab");
   EXPECT_EQ(after.Push(263), " ab");
+}
+
+// Phi-3's control tokens take the blanks behind them.
+TEST_F(TokenizerTest, SentencePieceOfPhi3) {
+  std::vector<std::string> tokens = {"<unk>", "<s>", "</s>"};
+  std::vector<int32_t> types = {2, 3, 3};
+  AddPieces(&tokens, &types);
+  tokens.emplace_back("<|user|>");
+  types.push_back(3);
+  std::vector<float> scores(tokens.size(), 0);
+  for (size_t i = 259; i < scores.size(); ++i) scores[i] = -static_cast<float>(300 - i);
+  Fill(&tokens, &types);
+  scores.resize(300, -10000);
+  const std::string folder = Convert({{"general.name", std::string("Phi-3 mini")},
+                                      {"tokenizer.ggml.model", std::string("llama")},
+                                      {"tokenizer.ggml.bos_token_id", uint32_t{1}},
+                                      {"tokenizer.ggml.eos_token_id", uint32_t{2}},
+                                      {"tokenizer.ggml.tokens", GgufArray(tokens)},
+                                      {"tokenizer.ggml.scores", GgufArray(scores)},
+                                      {"tokenizer.ggml.token_type", GgufArray(types)}},
+                                     /*same_back=*/false);
+  EXPECT_EQ(Ids(folder, "<|user|>\n ab"), (std::vector<int32_t>{264, 263}));
+  EXPECT_EQ(Ids(folder, "<s> ab"), (std::vector<int32_t>{1, 259, 263}));
 }
 
 // As llama.cpp writes Gemma's: no token has the unknown one's type, blanks of user-defined tokens

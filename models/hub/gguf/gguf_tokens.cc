@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/hub/gguf/gguf_tokens.h"
 
+#include <algorithm>
+#include <iterator>
 #include <memory>
 #include <optional>
 #include <string_view>
@@ -17,13 +19,22 @@ constexpr int64_t kMaxTokens = 1 << 22;
 // What llama.cpp gives unused tokens.
 constexpr float kUnusedScore = -10000;
 
+constexpr std::string_view kTokensKey = "tokenizer.ggml.tokens";
+
+constexpr std::string_view kNamedEnds[] = {
+    "<|eot_id|>", "<|eom_id|>", "<|im_end|>",    "<|end|>", "<|endoftext|>", "<|end_of_text|>",
+    "<EOT>",      "_<EOT>",     "<end_of_turn>", "[EOT]",   "[EOS]",         "<end_of_utterance>"};
+
 // The text of the token that a key names; nullopt: there is no such key.
 StatusOr<std::optional<std::string>> TokenAt(const GgufFile& file, const GgufTokens& tokens,
                                              std::string_view key) {
   int64_t id = -1;
   TESSERA_RETURN_IF_ERROR(file.Read(key, &id));
-  if (file.FindValue(key) == nullptr) return std::optional<std::string>();
-  if (id < 0 || id >= std::ssize(tokens.texts)) {
+  const bool beyond = id >= std::ssize(tokens.texts);
+  // Older files of models that gained no row for it have such a padding token.
+  const bool is_absent = file.FindValue(key) == nullptr || (beyond && key == kGgufPaddingKey);
+  if (is_absent) return std::optional<std::string>();
+  if (id < 0 || beyond) {
     return InvalidArgument(file.path(), ": key '", key, "': there is no token ", id);
   }
   return std::optional(tokens.texts[static_cast<size_t>(id)]);
@@ -36,7 +47,7 @@ struct Role {
 constexpr Role kRoles[] = {{"bos_token", "tokenizer.ggml.bos_token_id"},
                            {"eos_token", "tokenizer.ggml.eos_token_id"},
                            {"unk_token", "tokenizer.ggml.unknown_token_id"},
-                           {"pad_token", "tokenizer.ggml.padding_token_id"}};
+                           {"pad_token", kGgufPaddingKey}};
 
 }  // namespace
 
@@ -59,13 +70,38 @@ Status GgufTokens::Set(const std::string& where, int64_t id, std::string text, i
   return OkStatus();
 }
 
+bool IsNamedEnd(const GgufTokens& tokens, size_t id) {
+  return tokens.types[id] == GgufTokens::Piece::kControl &&
+         std::ranges::find(kNamedEnds, tokens.texts[id]) != std::end(kNamedEnds);
+}
+
+StatusOr<std::vector<int64_t>> EndsOfGguf(const GgufFile& file) {
+  std::vector<int64_t> ends;
+  if (file.FindValue(kTokensKey) == nullptr) return ends;
+  TESSERA_ASSIGN_OR_RETURN(const GgufTokens tokens, ReadGgufTokens(file));
+  const int64_t count = std::ssize(tokens.texts);
+  const auto add = [&](int64_t id) {
+    const bool known = std::ranges::find(ends, id) != ends.end();
+    if (id >= 0 && id < count && !known) ends.push_back(id);
+  };
+  for (const std::string_view key : kGgufEndKeys) {
+    int64_t id = -1;
+    TESSERA_RETURN_IF_ERROR(file.Read(key, &id));
+    add(id);
+  }
+  for (int64_t id = 0; id < count; ++id) {
+    if (IsNamedEnd(tokens, static_cast<size_t>(id))) add(id);
+  }
+  return ends;
+}
+
 bool GgufTokens::IsPadding(size_t id) const {
   return types[id] == Piece::kUnused && texts[id] == Concat("[PAD", id, "]");
 }
 
 StatusOr<GgufTokens> ReadGgufTokens(const GgufFile& file) {
   GgufTokens tokens(0);
-  TESSERA_RETURN_IF_ERROR(file.Read("tokenizer.ggml.tokens", &tokens.texts));
+  TESSERA_RETURN_IF_ERROR(file.Read(kTokensKey, &tokens.texts));
   const size_t count = tokens.texts.size();
   tokens.types.assign(count, GgufTokens::Piece::kNormal);
   tokens.scores.assign(count, 0);

@@ -19,6 +19,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/json_text.h"
@@ -53,6 +54,13 @@ StatusOr<GgufTokens> ReadGgufTokens(const GgufFile& file);
 // tokenizer_config.json; `add_bos` holds where the file does not say it.
 StatusOr<nlohmann::json> TokenizerConfigOf(const GgufFile& file, const GgufTokens& tokens,
                                            bool add_bos);
+// What llama.cpp ends texts at: the tokens of three keys, the end of text's first, and control
+// tokens that it knows by their names.
+StatusOr<std::vector<int64_t>> EndsOfGguf(const GgufFile& file);
+bool IsNamedEnd(const GgufTokens& tokens, size_t id);
+inline constexpr std::string_view kGgufPaddingKey = "tokenizer.ggml.padding_token_id";
+inline constexpr std::string_view kGgufEndKeys[] = {
+    "tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id", "tokenizer.ggml.eom_token_id"};
 // A name from the file need not be UTF-8.
 std::string ConfigText(const nlohmann::json& config);
 
