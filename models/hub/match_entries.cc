@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/file.h"
+#include "base/json_text.h"
 #include "models/family.h"
 #include "models/hub/quantized_entries.h"
 #include "nlohmann/json.hpp"

@@ -56,6 +56,10 @@ StatusOr<TaskData> Open(const TaskInput& input) {
   for (const data::SpecialToken& token : tokenizer->special_tokens()) {
     options.special_ids.push_back(token.id);
   }
+  // Nor is any put into a text that the model has no row for.
+  for (int64_t id = input.shape.vocab_size(); id < options.vocab_size; ++id) {
+    options.special_ids.push_back(id);
+  }
   if (keys.whole_word_mask) options.continues_word = ContinuesWord(*tokenizer);
   TaskData data;
   data.seq_len = input.SeqLen(kRow);

@@ -364,9 +364,19 @@ TEST_F(TextTasksTest, TheVocabularyGrowsWithTheTokenizer) {
   EXPECT_EQ(grown->model->vocab_size(), 16);
   ASSERT_EQ(grown->warnings.size(), 1u);
   ExpectContains(grown->warnings[0], "grows from 14 words to the tokenizer's 16");
+  // An adapter leaves it as it is, and data that use the words are refused.
   config.out = Path("adapter");
   config.adapter = "lora";
-  ExpectContains(Failure(config), "the tokenizer's 16 ids do not fit the model's vocabulary of 14");
+  const auto adapted = PrepareRun(config);
+  ASSERT_TRUE(adapted.ok()) << Message(adapted.status());
+  EXPECT_EQ(adapted->model->vocab_size(), 14);
+  const std::vector<data::Sample> row = {{0, 0}};
+  EXPECT_TRUE(adapted->data.train->MakeBatch(row).ok());
+  config.data = {Put("new.txt", "the new film")};
+  const auto used = PrepareRun(config);
+  ASSERT_TRUE(used.ok()) << Message(used.status());
+  ExpectContains(Message(used->data.train->MakeBatch(row).status()),
+                 "token id 14 at position 1 (byte 2) is beyond the vocabulary of 14");
 }
 
 TEST_F(TextTasksTest, WhatDoesNotFitIsNamed) {
