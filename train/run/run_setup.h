@@ -7,8 +7,8 @@
 // `model` is a preset (random weights) or a folder (its weights are loaded when it has any). What
 // `data` is depends on the task (train/task.h); what is made of it goes to `<out>/data/` and is
 // reused on the next start. A preset takes the tokenizer's vocabulary and the data's labels; a
-// folder's vocabulary must be large enough. In a parallel run one rank of each host makes the data,
-// and the others map the same files.
+// folder's model that is trained whole gets rows for words of the tokenizer that it lacks. In a
+// parallel run one rank of each host makes the data, and the others map the same files.
 #ifndef TESSERA_TRAIN_RUN_RUN_SETUP_H_
 #define TESSERA_TRAIN_RUN_RUN_SETUP_H_
 
