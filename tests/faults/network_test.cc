@@ -113,6 +113,12 @@ class NetworkTest : public testing::TestWithParam<Row> {
     return true;
   }
 
+  static std::string WhatTheyDo(const std::vector<std::unique_ptr<Process>>& ranks) {
+    std::string all;
+    for (const auto& rank : ranks) all += rank->WhatItDoes() + "\n" + rank->Errors() + "\n";
+    return all;
+  }
+
   static std::string root_;
 };
 std::string NetworkTest::root_;
@@ -176,7 +182,7 @@ TEST_P(NetworkTest, RanksEndOrGoOn) {
           EXPECT_NE(errors.find("error: "), std::string::npos) << where << "no line";
         }
       }
-      ASSERT_TRUE(RunRanks({}, &ranks)) << where << "again: it hangs";
+      ASSERT_TRUE(RunRanks({}, &ranks)) << where << "again: it hangs\n" << WhatTheyDo(ranks);
       EXPECT_EQ(ranks[0]->ExitCode(), 0) << where << ranks[0]->Errors();
       EXPECT_TRUE(Weights(Out()) == wanted) << where << "again";
     }
