@@ -22,7 +22,8 @@ const OptionTable& SourceTable() {
       OptionTable::Of<S>("Options")
           .Add("model", &S::model, "a preset (`tessera models`) or a model folder",
                {.type = "MODEL"})
-          .Add("config", &S::config, "JSON file with any of the keys below, by any of their names",
+          .Add("config", &S::config,
+               "JSON or YAML file with any of the keys below, by any of their names",
                {.type = "FILE"})
           .Add("accelerate", &S::accelerate,
                "Accelerate's configuration (YAML or JSON), which wins over --config",

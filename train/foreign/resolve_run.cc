@@ -7,7 +7,6 @@
 #include <set>
 #include <utility>
 
-#include "base/json_text.h"
 #include "base/options.h"
 #include "train/foreign/accelerate_config.h"
 #include "train/foreign/deepspeed_config.h"
@@ -22,13 +21,13 @@ namespace {
 
 using Json = nlohmann::json;
 
-StatusOr<Json> ReadJson(const std::string& path) {
+StatusOr<Json> ReadKeys(const std::string& path) {
   if (path.ends_with(".py")) {
     return InvalidArgument(path,
                            ": is a Python file, which is not run; give its values as flags, or ",
-                           "as JSON with the same names (docs/migration.md)");
+                           "as JSON or YAML with the same names (docs/migration.md)");
   }
-  TESSERA_ASSIGN_OR_RETURN(Json json, ReadJsonFile(path, {.unique_keys = true, .comments = true}));
+  TESSERA_ASSIGN_OR_RETURN(Json json, ReadSettings(path));
   if (!json.is_object()) return InvalidArgument(path, ": a JSON object is needed");
   return json;
 }
@@ -38,7 +37,7 @@ Status ReadFsdpFile(Json* keys) {
   if (!keys->is_object() || !keys->contains("fsdp_config")) return OkStatus();
   Json& settings = (*keys)["fsdp_config"];
   if (!settings.is_string()) return OkStatus();
-  TESSERA_ASSIGN_OR_RETURN(settings, ReadJson(settings.get<std::string>()));
+  TESSERA_ASSIGN_OR_RETURN(settings, ReadKeys(settings.get<std::string>()));
   return OkStatus();
 }
 
@@ -91,7 +90,7 @@ StatusOr<RunLayer> DeepSpeedLayer(const Json& named, const RunConfig& config, in
   if (named.is_null()) return layer;
   Json json = named;
   if (named.is_string()) {
-    TESSERA_ASSIGN_OR_RETURN(json, ReadJson(layer.source));
+    TESSERA_ASSIGN_OR_RETURN(json, ReadKeys(layer.source));
   }
   int64_t cp = config.cp;
   const auto own = json.find("sequence_parallel_size");
@@ -237,7 +236,7 @@ void PreferPrefix(RunConfig* config) {
 StatusOr<ResolvedRun> ResolveRun(const RunSources& sources) {
   Json config_keys = Json::object(), flag_keys = sources.flags;
   if (!sources.config.empty()) {
-    TESSERA_ASSIGN_OR_RETURN(config_keys, ReadJson(sources.config));
+    TESSERA_ASSIGN_OR_RETURN(config_keys, ReadKeys(sources.config));
   }
   TESSERA_RETURN_IF_ERROR(ReadFsdpFile(&config_keys));
   TESSERA_RETURN_IF_ERROR(ReadFsdpFile(&flag_keys));

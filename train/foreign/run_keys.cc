@@ -13,6 +13,7 @@
 #include "nlohmann/json.hpp"
 #include "train/config/run_config.h"
 #include "train/foreign/fsdp_keys.h"
+#include "train/foreign/yaml_file.h"
 
 namespace tessera::train {
 namespace {
@@ -507,7 +508,7 @@ Status ApplySharesOfLr(const Json& shares, const std::string& source, RunConfig*
 }
 
 Status ReadRunConfig(const std::string& path, RunConfig* config) {
-  TESSERA_ASSIGN_OR_RETURN(const Json json, ReadJsonFile(path, {.comments = true}));
+  TESSERA_ASSIGN_OR_RETURN(const Json json, ReadSettings(path));
   return ApplyRunConfigJson(json, path, config);
 }
 

@@ -86,6 +86,35 @@ TEST(RunKeysTest, TrlsArguments) {
   }
 }
 
+TEST(RunKeysTest, FilesOfArgumentsMayBeYaml) {
+  const auto resolve = [](const std::string& name, const std::string& text) {
+    const std::string path = testing::TempDir() + "/" + name;
+    std::ofstream(path) << text;
+    return ResolveRun({.config = path});
+  };
+  for (const char* name : {"sft.yaml", "sft.yml"}) {
+    const auto run = resolve(name,
+                             "# of trl sft\noutput_dir: o\nuse_peft: true\nlora_r: 4\n"
+                             "learning_rate: 2.0e-4\nlora_target_modules: [q_proj, v_proj]\n"
+                             "eval_strategy: \"no\"\ntorch_dtype: bfloat16\n");
+    ASSERT_TRUE(run.ok() && run->status().ok()) << Message(run.ok() ? run->status() : run.status());
+    EXPECT_EQ(run->config.Get("dialect"), "hugging-face");
+    EXPECT_EQ(run->config.lora_r, 4);
+    EXPECT_EQ(run->config.lr, 2e-4);
+    EXPECT_EQ(run->config.Get("target_modules"), "q_proj,v_proj");
+    EXPECT_EQ(run->config.dtype, "bfloat16");
+  }
+  const std::string folder = testing::TempDir();
+  const auto failure = [&](const std::string& name, const std::string& text) {
+    return Message(resolve(name, text).status());
+  };
+  EXPECT_EQ(failure("a.yaml", "lr: 1\nlr: 2\n"),
+            folder + "/a.yaml: 'lr' is given twice (line 2); keep one of them");
+  EXPECT_EQ(failure("a.yaml", "lr: [1\n").find(folder + "/a.yaml:2: not valid YAML: "), 0u);
+  EXPECT_EQ(failure("a.yaml", "- lr\n"), folder + "/a.yaml: a JSON object is needed");
+  EXPECT_EQ(failure("a.json", "lr: 1\n"), folder + "/a.json: not valid JSON at byte 1");
+}
+
 TEST(RunKeysTest, WhereARunBegins) {
   const std::pair<Json, std::optional<std::string>> cases[] = {
       {Json(false), std::nullopt}, {Json(true), ""}, {Json("True"), ""}, {Json("o/c-5"), "o/c-5"}};

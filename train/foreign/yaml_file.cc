@@ -4,6 +4,7 @@
 #include <yaml-cpp/yaml.h>
 
 #include "base/file.h"
+#include "base/json_text.h"
 #include "nlohmann/json.hpp"
 
 namespace tessera::train {
@@ -77,6 +78,11 @@ StatusOr<Json> ReadYaml(const std::string& path) {
   } catch (const YAML::Exception& error) {
     return InvalidArgument(path, ":", error.mark.line + 1, ": not valid YAML: ", error.msg);
   }
+}
+
+StatusOr<Json> ReadSettings(const std::string& path) {
+  if (path.ends_with(".yaml") || path.ends_with(".yml")) return ReadYaml(path);
+  return ReadJsonFile(path, {.unique_keys = true, .comments = true});
 }
 
 }  // namespace tessera::train

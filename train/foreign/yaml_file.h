@@ -3,8 +3,8 @@
 //
 //   TESSERA_ASSIGN_OR_RETURN(const nlohmann::json file, ReadYaml("default_config.yaml"));
 //
-// Plain scalars are null, true, false, integers and numbers where they look so, else text, as are
-// quoted ones; `no`, `NO`, `yes` are text.
+// Plain scalars are null, true, false (also yes and no, on and off, as Python's reader has them),
+// integers and numbers where they look so, else text, as are quoted ones.
 #ifndef TESSERA_TRAIN_FOREIGN_YAML_FILE_H_
 #define TESSERA_TRAIN_FOREIGN_YAML_FILE_H_
 
@@ -17,6 +17,10 @@ namespace tessera::train {
 
 // InvalidArgument names the file and the line.
 StatusOr<nlohmann::json> ReadYaml(const std::string& path);
+
+// A file of keys that a person writes: YAML where its name ends in .yaml or .yml, else JSON with
+// comments. A key that is given twice is refused.
+StatusOr<nlohmann::json> ReadSettings(const std::string& path);
 
 }  // namespace tessera::train
 
