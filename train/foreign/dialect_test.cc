@@ -303,7 +303,7 @@ TEST(DialectTest, ColossalAisFilesHaveSections) {
   EXPECT_EQ(Resolved({.flags = {{"zero", 2}, {"optimizer", "adamw"}}}).config.zero, 2);
   EXPECT_EQ(Refusal({.config = "gpt2_configs/gpt2_zero3.py"}),
             "gpt2_configs/gpt2_zero3.py: is a Python file, which is not run; give its values as "
-            "flags, or as JSON with the same names (docs/migration.md)");
+            "flags, or as JSON or YAML with the same names (docs/migration.md)");
 }
 
 // DeepSpeed's three numbers, whatever gives two of them.
