@@ -373,7 +373,23 @@ Translation TakeOwnKeys(const Json& given, const ForeignKeys::Namer& name_of, Js
   return own;
 }
 
-Translation TranslateRun(const Json& given, const ForeignKeys::Namer& name_of) {
+// PEFT's and TRL's files have lists of modules, which are texts here: ["q_proj", "v_proj"].
+void JoinNamesOfModules(Json* given) {
+  for (auto& [key, value] : given->items()) {
+    const Option* const option = FindRunConfigKey(key);
+    const bool names =
+        option != nullptr && (option->key == "target_modules" || option->key == "exclude_modules" ||
+                              option->key == "modules_to_save");
+    const auto is_name = [](const Json& one) { return one.is_string(); };
+    if (!names || !value.is_array() || !std::all_of(value.begin(), value.end(), is_name)) continue;
+    std::string joined;
+    for (const Json& one : value) joined += (joined.empty() ? "" : ",") + one.get<std::string>();
+    value = joined;
+  }
+}
+
+Translation TranslateRun(Json given, const ForeignKeys::Namer& name_of) {
+  JoinNamesOfModules(&given);
   Json foreign = Json::object();
   const Translation own = TakeOwnKeys(given, name_of, &foreign);
   Translation run = Translate(ForeignKeys(foreign, name_of, RunKeys(), &own));
