@@ -74,7 +74,10 @@ StatusOr<MappedBytes> MappedBytes::Create(const std::string& folder, int64_t siz
   if (fd < 0) return SystemFailure(errno, folder, ": cannot write");
   unlink(path.c_str());
   // A page that the disk has no place for would end the process when it is written to.
-  const int no_place = posix_fallocate(fd, 0, size);
+  int no_place;
+  do {
+    no_place = posix_fallocate(fd, 0, size);
+  } while (no_place == EINTR);
   if (no_place != 0) {
     close(fd);
     return SystemFailure(no_place, folder, ": cannot reserve ", size, " bytes");
