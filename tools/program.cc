@@ -231,10 +231,11 @@ std::terminate_handler terminate_before;
   std::abort();
 }
 
-// Before all that is made before main: the registries there take memory.
-[[gnu::constructor(101)]] void ReportWhatNobodyCatches() {
-  terminate_before = std::set_terminate(OnTerminate);
-}
+void ReportWhatNobodyCatches() { terminate_before = std::set_terminate(OnTerminate); }
+
+// Before all that is made before main, which takes memory: registries here, and what shared
+// libraries make, whose constructors run before any of the program's.
+[[gnu::used, gnu::section(".preinit_array")]] void (*const before_all)() = ReportWhatNobodyCatches;
 
 }  // namespace
 }  // namespace tessera::tools
