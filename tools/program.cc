@@ -29,6 +29,7 @@
 #include "dist/mesh/mesh.h"
 #include "nlohmann/json.hpp"
 #include "runtime/tessera.h"
+#include "tools/before_main.h"
 #include "tools/command_line.h"
 #include "tools/commands.h"
 #include "tools/field_flags.h"
@@ -231,13 +232,13 @@ std::terminate_handler terminate_before;
   std::abort();
 }
 
-void ReportWhatNobodyCatches() { terminate_before = std::set_terminate(OnTerminate); }
-
-// Before all that is made before main, which takes memory: registries here, and what shared
-// libraries make, whose constructors run before any of the program's.
-[[gnu::used, gnu::section(".preinit_array")]] void (*const before_all)() = ReportWhatNobodyCatches;
-
 }  // namespace
+
+// Before all that is made before main: the registries there take memory.
+[[gnu::constructor(101)]] void ReportWhatNobodyCatches() {
+  if (terminate_before == nullptr) terminate_before = std::set_terminate(OnTerminate);
+}
+
 }  // namespace tessera::tools
 
 namespace tessera {
