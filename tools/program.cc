@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "tools/program.h"
 
 #include <fcntl.h>
 #include <malloc.h>
@@ -28,7 +29,6 @@
 #include "dist/mesh/mesh.h"
 #include "nlohmann/json.hpp"
 #include "runtime/tessera.h"
-#include "tools/before_main.h"
 #include "tools/before_main.h"
 #include "tools/command_line.h"
 #include "tools/commands.h"
