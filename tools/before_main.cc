@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/before_main.h"
 
-// Shared libraries' constructors, some of which take memory, run before any of a program's. This
-// runs before theirs; a shared library may not have it, so that it is no part of //tools:program.
+// Constructors of shared libraries run before those of the program, and some take memory. What the
+// pointer below names runs before all of them. Only a program may have such a section, so this file
+// is no part of //tools:program.
 [[gnu::used, gnu::section(".preinit_array")]] static void (*const before_all)() =
     tessera::tools::ReportWhatNobodyCatches;
