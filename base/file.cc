@@ -200,7 +200,7 @@ Status WriteAll(int fd, const char* bytes, size_t size, const std::string& path)
 Status SyncPath(const std::string& path) {
   Descriptor fd(OpenFile(path, O_RDONLY));
   if (fd.get() < 0) return SystemFailure(errno, path);
-  if (fsync(fd.get()) != 0 && errno != EINVAL && errno != ENOTSUP)
+  if (TEMP_FAILURE_RETRY(fsync(fd.get())) != 0 && errno != EINVAL && errno != ENOTSUP)
     return SystemFailure(errno, path);
   return OkStatus();
 }
@@ -492,7 +492,7 @@ Status AtomicFile::Commit() {
   if (descriptor_ < 0)
     return Failure(StatusCode::kFailedPrecondition, path_, ": already committed");
   TESSERA_RETURN_IF_ERROR(Flush());
-  if (fsync(descriptor_) != 0 && errno != EINVAL) return SystemFailure(errno, path_);
+  if (TEMP_FAILURE_RETRY(fsync(descriptor_)) != 0 && errno != EINVAL) return SystemFailure(errno, path_);
   // A network file system may report a full disk only here.
   const bool closed = close(std::exchange(descriptor_, -1)) == 0 || errno == EINTR;
   if (closed && temporary_.empty()) return OkStatus();

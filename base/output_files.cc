@@ -96,7 +96,7 @@ Status WriteLockHolder(int file, const std::string& path) {
   char host[256] = {};
   gethostname(host, sizeof(host) - 1);
   const std::string text = Concat("process ", getpid(), " on ", host, "\n");
-  if (ftruncate(file, 0) != 0) return SystemFailure(errno, path);
+  if (TEMP_FAILURE_RETRY(ftruncate(file, 0)) != 0) return SystemFailure(errno, path);
   for (size_t done = 0; done < text.size();) {
     const ssize_t written =
         pwrite(file, text.data() + done, text.size() - done, static_cast<off_t>(done));

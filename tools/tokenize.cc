@@ -77,12 +77,26 @@ Status PrintChats(const TokenizeFlags& flags) {
       });
 }
 
-Status RunTokenize(const TokenizeFlags& flags) {
-  if (!flags.chat.empty()) return PrintChats(flags);
+// What says how documents are read and joined does nothing where there are none.
+Status RefuseForDocuments(const CLI::App& app, const char* beside) {
+  for (const char* flag : {"--json-key", "--no-bos", "--no-eos"}) {
+    if (app.count(flag) > 0) return InvalidArgument(flag, " does nothing beside ", beside);
+  }
+  return OkStatus();
+}
+
+Status RunTokenize(const CLI::App& app, const TokenizeFlags& flags) {
+  if (!flags.chat.empty()) {
+    TESSERA_RETURN_IF_ERROR(RefuseForDocuments(app, "--chat, whose template says where they are"));
+    return PrintChats(flags);
+  }
   if (flags.print_text) return InvalidArgument("--print-text needs --chat");
   if (flags.input.empty()) return InvalidArgument("give --input FILE or --chat FILE");
   if (flags.print_ids == !flags.output.empty()) {
     return InvalidArgument("give either --output PREFIX or --print-ids");
+  }
+  if (flags.print_ids) {
+    TESSERA_RETURN_IF_ERROR(RefuseForDocuments(app, "--print-ids, which prints lines as they are"));
   }
   TESSERA_RETURN_IF_ERROR(RefuseInputs(
       {flags.output + ".bin", flags.output + ".idx", flags.output + ".json"}, flags.input));
@@ -146,7 +160,7 @@ void AddTokenizeCommand(CLI::App& app, CommandState& state) {
       "  tessera tokenize --tokenizer byte --input prompts.txt --print-ids\n"
       "  tessera tokenize --tokenizer llama-folder --chat chats.jsonl --print-text");
   RunWith<F>(command, state, std::move(table), {.required = {"tokenizer"}},
-             [](const CLI::App&, const F& flags) { return RunTokenize(flags); });
+             [](const CLI::App& app, const F& flags) { return RunTokenize(app, flags); });
 }
 
 }  // namespace tessera::tools

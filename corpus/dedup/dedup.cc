@@ -47,10 +47,15 @@ StatusOr<Counts> RunDedup(const DedupOptions& options, const RunContext& context
     return InvalidArgument("dedup: rows are more than permutations");
   }
   if (options.by == "near") return DropNearDuplicates(options, context);
-  for (const auto& [name, given] : {std::pair{"pairs", !options.pairs.empty()},
-                                    {"reference", !options.reference.empty()},
-                                    {"fingerprints", !options.fingerprints.empty()},
-                                    {"keep longest", options.keep == "longest"}}) {
+  const DedupOptions defaults;
+  for (const auto& [name, given] :
+       {std::pair{"pairs", !options.pairs.empty()},
+        {"reference", !options.reference.empty()},
+        {"fingerprints", !options.fingerprints.empty()},
+        {"threshold", options.threshold != defaults.threshold},
+        {"permutations", options.permutations != defaults.permutations},
+        {"rows", options.rows.has_value()},
+        {"keep longest", options.keep == "longest"}}) {
     if (given) return InvalidArgument("dedup: ", name, " goes with by near alone");
   }
   return DropExactDuplicates(options, context);

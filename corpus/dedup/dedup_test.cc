@@ -220,6 +220,28 @@ TEST_F(DedupTest, ExactDocumentsParagraphsAndLines) {
   EXPECT_EQ(texts("line"), (std::vector<std::string>{"same\n", "a\nb\n\nc\nd", "\n\nnew"}));
 }
 
+TEST_F(DedupTest, WhatOnlyNearDuplicatesHaveIsRefusedByTheOthers) {
+  const std::vector<std::pair<std::string, void (*)(DedupOptions&)>> cases = {
+      {"pairs", [](DedupOptions& options) { options.pairs = "x"; }},
+      {"reference", [](DedupOptions& options) { options.reference = {"x"}; }},
+      {"fingerprints", [](DedupOptions& options) { options.fingerprints = "x"; }},
+      {"threshold", [](DedupOptions& options) { options.threshold = 0.5; }},
+      {"permutations", [](DedupOptions& options) { options.permutations = 64; }},
+      {"rows", [](DedupOptions& options) { options.rows = 4; }},
+      {"keep longest", [](DedupOptions& options) { options.keep = "longest"; }}};
+  const std::string input = Write("in.jsonl", {"a", "b"});
+  for (const auto& [name, set] : cases) {
+    for (const char* by : {"document", "paragraph", "line"}) {
+      DedupOptions options = Options(input, "out.jsonl");
+      options.by = by;
+      set(options);
+      EXPECT_EQ(Message(RunDedup(options, {}).status()),
+                Concat("dedup: ", name, " goes with by near alone"))
+          << by;
+    }
+  }
+}
+
 TEST(TextUnitsTest, PiecesAreTheText) {
   const std::string text = "a\n b\n\n \nc\n\nd";
   EXPECT_EQ(UnitsOf(text, TextUnit::kParagraph),

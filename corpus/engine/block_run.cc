@@ -54,7 +54,7 @@ class PartFile {
   }
 
   Status CutTo(int64_t size) const {
-    if (ftruncate(fd_, size) == 0) return OkStatus();
+    if (TEMP_FAILURE_RETRY(ftruncate(fd_, size)) == 0) return OkStatus();
     return SystemFailure(errno, path_, ": cannot write");
   }
   Status Write(std::string_view bytes, int64_t offset) const {
@@ -68,7 +68,7 @@ class PartFile {
     return OkStatus();
   }
   Status Sync() const {
-    if (fdatasync(fd_) == 0) return OkStatus();
+    if (TEMP_FAILURE_RETRY(fdatasync(fd_)) == 0) return OkStatus();
     return SystemFailure(errno, path_, ": cannot write");
   }
 

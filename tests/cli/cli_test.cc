@@ -176,6 +176,12 @@ TEST_F(CliTest, WrongUsage) {
   ExpectError({"inspect"}, 2, "--devices");
   ExpectError({"inspect", *model_, "--devices"}, 2, "--devices");
   ExpectError({"tokenize", "--tokenizer", "byte", "--input", "x"}, 2, "--print-ids");
+  for (const char* flag : {"--no-bos", "--no_eos", "--json-key=text"}) {
+    ExpectError({"tokenize", "--tokenizer", "byte", "--input", "x", "--print-ids", flag}, 2,
+                " does nothing beside --print-ids");
+    ExpectError({"tokenize", "--tokenizer", "byte", "--chat", "x", "--print-ids", flag}, 2,
+                " does nothing beside --chat");
+  }
   ExpectError({"models"}, 2, "TESSERA_CPU_ISA", {.isa = "quantum"});
   ExpectError({"models"}, 2, "TESSERA_CPU_AMX=on: must be 0 or 1",
               {.environment = {{"TESSERA_CPU_AMX", "on"}}});

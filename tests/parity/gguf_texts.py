@@ -63,8 +63,7 @@ def main():
                 with open(text, "w") as file:
                     file.write(prompt + "\n")
                 ids = model.tokenize(prompt.encode(), add_bos=True, special=False)
-                said = numbers(run(options.tessera, "tokenize", "--tokenizer", held, "--input", text, "--print-ids",
-                                   "--no-eos"))
+                said = numbers(run(options.tessera, "tokenize", "--tokenizer", held, "--input", text, "--print-ids"))
                 same_ids += said in (ids, ids[1:])
                 ours = numbers(run(options.tessera, "generate", "--model", held, "--dtype", "float32" if kind == "f16"
                                    else kind, "--ids", ",".join(map(str, ids)), "--max-new-tokens", options.tokens,
