@@ -492,7 +492,8 @@ Status AtomicFile::Commit() {
   if (descriptor_ < 0)
     return Failure(StatusCode::kFailedPrecondition, path_, ": already committed");
   TESSERA_RETURN_IF_ERROR(Flush());
-  if (TEMP_FAILURE_RETRY(fsync(descriptor_)) != 0 && errno != EINVAL) return SystemFailure(errno, path_);
+  if (TEMP_FAILURE_RETRY(fsync(descriptor_)) != 0 && errno != EINVAL)
+    return SystemFailure(errno, path_);
   // A network file system may report a full disk only here.
   const bool closed = close(std::exchange(descriptor_, -1)) == 0 || errno == EINTR;
   if (closed && temporary_.empty()) return OkStatus();

@@ -48,14 +48,13 @@ StatusOr<Counts> RunDedup(const DedupOptions& options, const RunContext& context
   }
   if (options.by == "near") return DropNearDuplicates(options, context);
   const DedupOptions defaults;
-  for (const auto& [name, given] :
-       {std::pair{"pairs", !options.pairs.empty()},
-        {"reference", !options.reference.empty()},
-        {"fingerprints", !options.fingerprints.empty()},
-        {"threshold", options.threshold != defaults.threshold},
-        {"permutations", options.permutations != defaults.permutations},
-        {"rows", options.rows.has_value()},
-        {"keep longest", options.keep == "longest"}}) {
+  for (const auto& [name, given] : {std::pair{"pairs", !options.pairs.empty()},
+                                    {"reference", !options.reference.empty()},
+                                    {"fingerprints", !options.fingerprints.empty()},
+                                    {"threshold", options.threshold != defaults.threshold},
+                                    {"permutations", options.permutations != defaults.permutations},
+                                    {"rows", options.rows.has_value()},
+                                    {"keep longest", options.keep == "longest"}}) {
     if (given) return InvalidArgument("dedup: ", name, " goes with by near alone");
   }
   return DropExactDuplicates(options, context);

@@ -90,7 +90,8 @@ class LineFile {
       begin = end + 1;
     }
     const int fd = OpenFile(path, O_WRONLY | O_CREAT, 0666);
-    if (fd < 0 || TEMP_FAILURE_RETRY(ftruncate(fd, std::ssize(known))) != 0 || lseek(fd, 0, SEEK_END) < 0) {
+    if (fd < 0 || TEMP_FAILURE_RETRY(ftruncate(fd, std::ssize(known))) != 0 ||
+        lseek(fd, 0, SEEK_END) < 0) {
       const int error = errno;
       if (fd >= 0) close(fd);
       return SystemFailure(error, path, ": cannot write");
@@ -109,7 +110,8 @@ class LineFile {
     return OkStatus();
   }
   Status Sync() const {
-    return TEMP_FAILURE_RETRY(fdatasync(fd_)) == 0 ? OkStatus() : SystemFailure(errno, path_, ": cannot write");
+    return TEMP_FAILURE_RETRY(fdatasync(fd_)) == 0 ? OkStatus()
+                                                   : SystemFailure(errno, path_, ": cannot write");
   }
 
  private:

@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <limits>
 #include <map>
+#include <numeric>
 #include <tuple>
 
 namespace tessera::models {
@@ -181,24 +183,6 @@ void AddAnyNumber(Nfa* nfa, int from, int to) {
   }
 }
 
-// Integers whose remainder by `divisor` is 0.
-Dfa Multiples(int64_t divisor) {
-  Dfa dfa;
-  const auto n = static_cast<int>(divisor);
-  dfa.states.resize(static_cast<size_t>(n) + 2);
-  // State 0 is the start, 1 is behind a sign, 2 + r is of remainder r.
-  for (int s = 0; s < n + 2; ++s) {
-    Dfa::State& state = dfa.states[static_cast<size_t>(s)];
-    if (s == 0) state.edges.push_back({'-', '-', 1});
-    const int64_t remainder = std::max(0, s - 2);
-    for (Symbol d = 0; d < 10; ++d) {
-      state.edges.push_back({'0' + d, '0' + d, 2 + static_cast<int>((remainder * 10 + d) % n)});
-    }
-    state.accepts = s == 2;
-  }
-  return dfa;
-}
-
 }  // namespace
 
 std::optional<Decimal> Decimal::Parse(std::string_view text) {
@@ -246,6 +230,76 @@ std::string Decimal::ToText() const {
   return (negative ? "-" : "") + whole + (fraction.empty() ? "" : ".") + fraction;
 }
 
+std::optional<DecimalStep> DecimalStep::Least(int64_t units, size_t places) {
+  for (; places > 0 && units % 10 == 0; --places) units /= 10;
+  if (units == 0 || units > kMostUnits) return std::nullopt;
+  return DecimalStep(units, places);
+}
+
+std::optional<DecimalStep> DecimalStep::Of(const Decimal& value) {
+  const std::string digits = value.whole + value.fraction;
+  const size_t zeros = std::min(digits.find_first_not_of('0'), digits.size());
+  const std::string units = digits.substr(zeros);
+  if (value.negative || units.empty() || units.size() > std::to_string(kMostUnits).size() ||
+      value.fraction.size() > kMostPlaces) {
+    return std::nullopt;
+  }
+  return Least(std::stoll(units), value.fraction.size());
+}
+
+std::optional<DecimalStep> DecimalStep::And(const DecimalStep& other) const {
+  const size_t places = std::max(places_, other.places_);
+  const auto in_places = [&](const DecimalStep& step) {
+    int64_t units = step.units_;
+    for (size_t i = step.places_; i < places; ++i) units *= 10;
+    return units;
+  };
+  const int64_t a = in_places(*this);
+  const int64_t b = in_places(other);
+  // The least of two numbers with common places has no more units than these in the end.
+  constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
+  const int64_t factor = b / std::gcd(a, b);
+  return a > kMost / factor ? std::nullopt : Least(a * factor, places);
+}
+
+Dfa DecimalStep::Multiples() const {
+  const auto n = static_cast<int>(units_);
+  const int places = static_cast<int>(places_);
+  // State 0 is the start, 1 is behind a sign; then for each remainder the digits so far: without a
+  // point, behind the point, and behind each place.
+  const auto state_of = [&](int behind, int64_t remainder) {
+    return 2 + behind * n + static_cast<int>(remainder);
+  };
+  Dfa dfa;
+  dfa.states.resize(2 + static_cast<size_t>(n) * (places == 0 ? 1 : places_ + 2));
+  const auto add_digits = [&](int from, int64_t remainder, int behind) {
+    for (Symbol d = 0; d < 10; ++d) {
+      dfa.states[static_cast<size_t>(from)].edges.push_back(
+          {'0' + d, '0' + d, state_of(behind, (remainder * 10 + d) % n)});
+    }
+  };
+  dfa.states[0].edges.push_back({'-', '-', 1});
+  add_digits(0, 0, 0);
+  add_digits(1, 0, 0);
+  for (int behind = 0; behind < (places == 0 ? 1 : places + 2); ++behind) {
+    const int digits = std::max(0, behind - 1);  // of the fraction
+    for (int64_t remainder = 0; remainder < n; ++remainder) {
+      const int from = state_of(behind, remainder);
+      Dfa::State& state = dfa.states[static_cast<size_t>(from)];
+      if (behind == 0 && places > 0) state.edges.push_back({'.', '.', state_of(1, remainder)});
+      if (behind == 0 || digits < places) add_digits(from, remainder, behind == 0 ? 0 : behind + 1);
+      int64_t whole = remainder;
+      for (int i = digits; i < places; ++i) whole = whole * 10 % n;
+      state.accepts = behind != 1 && whole == 0;
+    }
+  }
+  return dfa;
+}
+
+std::string DecimalStep::Key() const {
+  return std::to_string(units_) + "e-" + std::to_string(places_);
+}
+
 void DecimalRange::AtLeast(const Decimal& bound, bool open) {
   const int order = least_ ? bound.Compare(least_->value) : 1;
   if (order > 0 || (order == 0 && open)) least_ = Bound{bound, open};
@@ -265,20 +319,28 @@ std::string DecimalRange::Key() const {
   return key;
 }
 
-std::optional<Dfa> DecimalRange::Automaton(bool integers, int64_t multiple_of) const {
+std::optional<Dfa> DecimalRange::Automaton(bool integers,
+                                           const std::optional<DecimalStep>& multiple_of) const {
   Nfa nfa;
   const int end = nfa.Add();
   nfa.Accept(end);
   const int minus = nfa.Text(nfa.start(), "-");
-  if (!integers && !least_ && !most_) {
+  if (integers || least_ || most_) {
+    AddInRange(integers, minus, end, &nfa);
+  } else {
     AddAnyNumber(&nfa, nfa.start(), end);
     AddAnyNumber(&nfa, minus, end);
-    return Determinise(nfa);
   }
+  std::optional<Dfa> dfa = Determinise(nfa);
+  if (!dfa || !multiple_of) return dfa;
+  return Pair(*dfa, multiple_of->Multiples(), Pairing::kBoth);
+}
+
+void DecimalRange::AddInRange(bool integers, int minus, int end, Nfa* nfa) const {
   const auto add = [&](int from, const Bound& least, const Bound* most) {
     const int order = most == nullptr ? -1 : CompareMagnitudes(least.value, most->value);
     if (order > 0 || (order == 0 && (least.open || most->open))) return;
-    Magnitudes(least, most, integers, &nfa, end).AddFrom(from);
+    Magnitudes(least, most, integers, nfa, end).AddFrom(from);
   };
   // Zero of integers has no sign.
   const Bound zero = {*Decimal::Parse("0"), false};
@@ -286,7 +348,7 @@ std::optional<Dfa> DecimalRange::Automaton(bool integers, int64_t multiple_of) c
   const bool least_negative = least_ && least_->value.negative;
   const bool most_negative = most_ && most_->value.negative;
   if (!most_negative) {
-    add(nfa.start(), least_ && !least_negative ? *least_ : zero, most_ ? &*most_ : nullptr);
+    add(nfa->start(), least_ && !least_negative ? *least_ : zero, most_ ? &*most_ : nullptr);
   }
   if (!least_ || least_negative) {
     // Magnitudes of numbers below 0: those bounds change places.
@@ -294,9 +356,6 @@ std::optional<Dfa> DecimalRange::Automaton(bool integers, int64_t multiple_of) c
     const Bound from_zero = {below_zero.value, zero_excluded && !integers};
     add(minus, most_negative ? *most_ : from_zero, least_ ? &*least_ : nullptr);
   }
-  std::optional<Dfa> dfa = Determinise(nfa);
-  if (!dfa || multiple_of <= 1) return dfa;
-  return Pair(*dfa, Multiples(multiple_of), Pairing::kBoth);
 }
 
 }  // namespace tessera::models

@@ -4,7 +4,7 @@
 //   const std::optional<Decimal> least = Decimal::Parse("-1.5e3");
 //   DecimalRange range;
 //   range.AtLeast(*least, /*open=*/false);
-//   const std::optional<Dfa> dfa = range.Automaton(/*integers=*/true, /*multiple_of=*/1);
+//   const std::optional<Dfa> dfa = range.Automaton(/*integers=*/true, /*multiple_of=*/{});
 //
 // Numbers are written as JSON has them. With a bound they have no exponent.
 #ifndef TESSERA_MODELS_GENERATION_GRAMMAR_DECIMAL_H_
@@ -32,6 +32,30 @@ struct Decimal {
   std::string ToText() const;
 };
 
+// What numbers are multiples of: 12.5 is 125 units with 1 place behind the point.
+class DecimalStep {
+ public:
+  // nullopt: 0, or more than the automaton of its remainders may have.
+  static std::optional<DecimalStep> Of(const Decimal& value);
+  // The least common multiple; nullopt as above.
+  std::optional<DecimalStep> And(const DecimalStep& other) const;
+
+  bool is_integer() const { return places_ == 0; }
+  // Its multiples, with no more places than it has.
+  Dfa Multiples() const;
+  std::string Key() const;
+
+  static constexpr int64_t kMostUnits = 10'000;  // each remainder is a state
+  static constexpr size_t kMostPlaces = 9;
+
+ private:
+  DecimalStep(int64_t units, size_t places) : units_(units), places_(places) {}
+  static std::optional<DecimalStep> Least(int64_t units, size_t places);
+
+  int64_t units_;
+  size_t places_;
+};
+
 class DecimalRange {
  public:
   // Narrows the range. `open`: without the bound itself.
@@ -39,8 +63,8 @@ class DecimalRange {
   void AtMost(const Decimal& bound, bool open);
 
   // Numbers in range. A fraction behind an open bound has as many digits as doubles tell apart.
-  // `multiple_of` (1: any) is for integers. nullopt: too many states.
-  std::optional<Dfa> Automaton(bool integers, int64_t multiple_of) const;
+  // nullopt: too many states.
+  std::optional<Dfa> Automaton(bool integers, const std::optional<DecimalStep>& multiple_of) const;
 
   // Equal for equal ranges.
   std::string Key() const;
@@ -51,6 +75,8 @@ class DecimalRange {
   };
 
  private:
+  void AddInRange(bool integers, int minus, int end, Nfa* nfa) const;
+
   std::optional<Bound> least_;
   std::optional<Bound> most_;
 };

@@ -150,11 +150,13 @@ class Rules {
 
   StatusOr<int> NumberRule(const Facts& facts) {
     const bool integers = (facts.kinds & Facts::kFraction) == 0;
-    return SharedRule(Concat("number ", integers, ' ', facts.multiple_of, ' ', facts.range.Key()),
-                      [&](int rule) -> Status {
-                        TESSERA_ASSIGN_OR_RETURN(const Dfa dfa, NumberAutomaton(facts));
-                        return Define(rule, dfa);
-                      });
+    return SharedRule(
+        Concat("number ", integers, ' ', facts.multiple_of ? facts.multiple_of->Key() : "", ' ',
+               facts.range.Key()),
+        [&](int rule) -> Status {
+          TESSERA_ASSIGN_OR_RETURN(const Dfa dfa, NumberAutomaton(facts));
+          return Define(rule, dfa);
+        });
   }
 
   // The characters of a text by its patterns and lengths.

@@ -119,6 +119,20 @@ TEST(JsonGrammarTest, Numbers) {
       {R"({"type":"integer","multipleOf":7,"minimum":0})",
        {"0", "7", "49", "700"},
        {"1", "50", "-7"}},
+      {R"({"type":"number","multipleOf":0.01})",
+       {"0", "19.99", "-0.5", "7", "100.10"},
+       {"0.001", "1.999", "00.5", "1.", "1e2", ".5"}},
+      {R"({"type":"number","multipleOf":0.25,"minimum":-1,"maximum":10})",
+       {"-0.25", "0.5", "1.75", "9.50", "10"},
+       {"0.2", "0.26", "-1.25", "10.25", "1.750"}},
+      {R"({"multipleOf":2.5,"type":"integer"})", {"0", "5", "-10"}, {"2", "2.5", "7"}},
+      {R"({"type":"number","allOf":[{"multipleOf":0.5},{"multipleOf":0.75}]})",
+       {"1.5", "3", "-4.5"},
+       {"0.5", "0.75", "1", "2.25"}},
+      {R"({"multipleOf":0.1,"enum":[0.3,0.35,2,"a"]})", {"0.3", "2", "\"a\""}, {"0.35"}},
+      {R"({"type":"number","allOf":[{"multipleOf":0.5},{"multipleOf":2}]})",
+       {"2", "-4"},
+       {"0.5", "1", "2.0"}},
       {R"({"type":"number","minimum":0.25,"exclusiveMaximum":1.5})",
        {"0.25", "0.3", "1", "1.49", "1.0"},
        {"0.2499", "0", "1.5", "1.50", "2"}},
@@ -171,8 +185,10 @@ TEST(JsonGrammarTest, IntegersBeyond64Bits) {
       {R"({"const":100000000000000000000,"enum":[1e20,7]})", {"100000000000000000000"}, {"7"}},
   });
   EXPECT_EQ(FailureOf(R"({"multipleOf":18446744073709551616})"),
-            "schema: 'multipleOf': is supported for whole numbers up to 10000, not "
-            "18446744073709551616");
+            "schema: 'multipleOf': is supported for whole numbers up to 10000 and decimals of up "
+            "to 4 digits, not 18446744073709551616");
+  EXPECT_EQ(FailureOf(R"({"allOf":[{"multipleOf":0.9999},{"multipleOf":7}]})"),
+            "schema: 'allOf[1].multipleOf': with another one it has too many digits");
   EXPECT_EQ(FailureOf(R"({"type":18446744073709551616})"),
             "schema: 'type': there is no type 18446744073709551616");
 }
@@ -301,9 +317,9 @@ TEST(JsonGrammarTest, RefusalsNameTheKeyword) {
   EXPECT_EQ(in_a(R"({"$ref":"#/$defs/b"})"),
             "schema: 'properties.a.$ref': '#/$defs/b' is not found");
   EXPECT_EQ(in_a("3"), "schema: 'properties.a': a schema is an object, true or false");
-  EXPECT_EQ(
-      in_a(R"({"multipleOf":0.5})"),
-      "schema: 'properties.a.multipleOf': is supported for whole numbers up to 10000, not 0.5");
+  EXPECT_EQ(in_a(R"({"multipleOf":-1})"),
+            "schema: 'properties.a.multipleOf': is supported for whole numbers up to 10000 and "
+            "decimals of up to 4 digits, not -1");
   EXPECT_EQ(FailureOf(R"({"$ref":"#"})"),
             "schema: too many schemas hold together; '$ref' may lead back to itself");
   EXPECT_EQ(FailureOf("false"), "schema: no value fits the schema");

@@ -16,8 +16,7 @@ namespace {
 using nlohmann::ordered_json;
 
 constexpr size_t kMostAlternatives = 512;
-constexpr size_t kLongestChain = 1000;     // schemas that hold together
-constexpr int64_t kMostMultiple = 10'000;  // each remainder is a state
+constexpr size_t kLongestChain = 1000;  // schemas that hold together
 constexpr int64_t kLargestCount = 1'000'000'000;
 
 constexpr std::array kUnsupported = {"patternProperties",
@@ -299,22 +298,19 @@ class SchemaReader::Merge {
     const auto multiple = schema->find("multipleOf");
     if (multiple == schema->end()) return OkStatus();
     const auto of = NumberOf(*multiple);
-    if (!of || !of->fraction.empty() || of->negative || of->is_zero() || of->whole.size() > 5 ||
-        std::stoll(of->whole) > kMostMultiple) {
-      return Malformed(schema, "multipleOf", "is supported for whole numbers up to ", kMostMultiple,
-                       ", not ", JsonScalar(*multiple));
+    const auto step = of ? DecimalStep::Of(*of) : std::nullopt;
+    if (!step) {
+      return Malformed(schema, "multipleOf", "is supported for whole numbers up to ",
+                       DecimalStep::kMostUnits, " and decimals of up to 4 digits, not ",
+                       JsonScalar(*multiple));
     }
-    const int64_t value = std::stoll(of->whole);
-    const int64_t together = facts->multiple_of / Gcd(facts->multiple_of, value) * value;
-    if (together > kMostMultiple) {
-      return Malformed(schema, "multipleOf", "with another one it is above ", kMostMultiple);
+    facts->multiple_of = facts->multiple_of ? facts->multiple_of->And(*step) : step;
+    if (!facts->multiple_of) {
+      return Malformed(schema, "multipleOf", "with another one it has too many digits");
     }
-    facts->multiple_of = together;
-    facts->kinds &= ~unsigned{SchemaFacts::kFraction};  // a multiple is an integer
+    if (facts->multiple_of->is_integer()) facts->kinds &= ~unsigned{SchemaFacts::kFraction};
     return OkStatus();
   }
-
-  static int64_t Gcd(int64_t a, int64_t b) { return b == 0 ? a : Gcd(b, a % b); }
 
   // A count of characters, items or properties; unset: absent.
   StatusOr<std::optional<int64_t>> Count(const ordered_json* schema, const char* keyword) {

@@ -49,7 +49,7 @@ struct SchemaFacts {
   std::optional<std::vector<nlohmann::ordered_json>> values = {};  // enum, const
 
   DecimalRange range = {};
-  int64_t multiple_of = 1;
+  std::optional<DecimalStep> multiple_of = {};
 
   int64_t min_length = 0;
   std::optional<int64_t> max_length = {};
