@@ -188,7 +188,7 @@ TEST(JsonGrammarTest, IntegersBeyond64Bits) {
             "schema: 'multipleOf': is supported for whole numbers up to 10000 and decimals of up "
             "to 4 digits, not 18446744073709551616");
   EXPECT_EQ(FailureOf(R"({"allOf":[{"multipleOf":0.9999},{"multipleOf":7}]})"),
-            "schema: 'allOf[1].multipleOf': with another one it has too many digits");
+            "schema: 'allOf.1.multipleOf': with another one it has too many digits");
   EXPECT_EQ(FailureOf(R"({"type":18446744073709551616})"),
             "schema: 'type': there is no type 18446744073709551616");
 }
