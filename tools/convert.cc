@@ -10,6 +10,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_format.h"
@@ -20,8 +21,11 @@
 #include "models/hub/convert_model.h"
 #include "models/hub/gguf/convert_gguf.h"
 #include "models/hub/gguf/gguf_file.h"
+#include "models/hub/gguf/gguf_types.h"
+#include "models/hub/load_model.h"
 #include "models/hub/save_model.h"
 #include "models/hub/weight_files.h"
+#include "nlohmann/json.hpp"
 #include "ops/quantized/quantized_matrix.h"
 #include "tools/command_line.h"
 #include "tools/commands.h"
@@ -112,6 +116,13 @@ Status ConvertAdapter(const ConvertFlags& flags, const models::WriteWatch& watch
                            ": is an adapter, which becomes a .gguf file here, or a part "
                            "of a model by `tessera merge`");
   }
+  for (const auto& [flag, given] :
+       {std::pair{"--dtype", !flags.dtype.empty()},
+        {"--shard-size", flags.shard_size != ConvertFlags().shard_size}}) {
+    if (given) {
+      return InvalidArgument(flag, " means nothing to an adapter's file: its matrices are float32");
+    }
+  }
   std::string base = flags.base;
   if (base.empty()) {
     TESSERA_ASSIGN_OR_RETURN(const auto config, models::AdapterConfig::Read(flags.from));
@@ -126,42 +137,17 @@ Status ConvertAdapter(const ConvertFlags& flags, const models::WriteWatch& watch
   return models::ConvertAdapterToGguf(flags.from, folder, flags.to, watch);
 }
 
-// The changed model as a folder beside the file, and then the file.
-Status ConvertByFolder(const std::string& from, const ConvertFlags& flags,
-                       const models::ConvertOptions& options, const models::WriteWatch& watch) {
-  const ScratchDirectory folder(Concat(flags.to, ".tmp-", getpid(), "-0"));
-  const Status made = models::ConvertModel(from, folder.path(), options);
-  if (const std::string said(made.ok() ? "" : Message(made)); said.starts_with(folder.path())) {
-    return Failure(made.code(), flags.to, said.substr(folder.path().size()));
-  }
-  TESSERA_RETURN_IF_ERROR(made);
-  return models::ConvertToGguf(folder.path(), flags.to, watch);
-}
-
-Status Convert(const ConvertFlags& flags, const models::WriteWatch& watch) {
-  std::optional<OutputLock> lock;
-  const bool from_gguf = IsGguf(flags.from) || models::IsGgufFile(flags.from);
-  const bool changes = !flags.quantize.empty() || !flags.adapter.empty();
-  if (!changes && IsAdapter(flags.from)) return ConvertAdapter(flags, watch);
-  if (!flags.base.empty()) return InvalidArgument("--base is of an adapter's folder");
-  if (IsGguf(flags.to) && flags.shard_size != ConvertFlags().shard_size) {
-    return InvalidArgument("--shard-size means nothing to a GGUF file");
-  }
-  if (IsGguf(flags.to) && !changes && !flags.dtype.empty()) {
-    return InvalidArgument("--dtype means nothing to a GGUF file: dense matrices are float16");
-  }
-  // Tensors of a GGUF file keep their bytes in a folder, unless a dtype is asked for.
-  if (!changes && (IsGguf(flags.to) || (from_gguf && flags.dtype.empty()))) {
-    TESSERA_RETURN_IF_ERROR(Claim(flags, &lock));
-    return from_gguf ? models::ConvertFromGguf(flags.from, flags.to, flags.overwrite, watch)
-                     : models::ConvertToGguf(flags.from, flags.to, watch);
-  }
+// What the flags ask of the weights.
+StatusOr<models::ConvertOptions> OptionsOf(const ConvertFlags& flags) {
   models::ConvertOptions options;
   if (!flags.dtype.empty()) {
     options.dtype = ParseDType(flags.dtype);
     if (!options.dtype || !IsFloating(*options.dtype)) {
       return InvalidArgument("--dtype: '", flags.dtype,
                              "' is none of float32, bfloat16, float16 and float64");
+    }
+    if (IsGguf(flags.to) && models::GgufTypeOf(*options.dtype) == nullptr) {
+      return InvalidArgument("--dtype: GGUF files have no weights of ", *options.dtype);
     }
   }
   if (!flags.quantize.empty()) {
@@ -181,13 +167,53 @@ Status Convert(const ConvertFlags& flags, const models::WriteWatch& watch) {
   options.max_shard_bytes = *bytes;
   options.adapter = flags.adapter;
   options.overwrite = flags.overwrite;
-  if (!IsGguf(flags.to)) options.watch = watch;
+  return options;
+}
+
+// Of a folder as it is, or by way of the changed model as a folder beside the file.
+Status WriteGguf(const std::string& from, const ConvertFlags& flags, models::ConvertOptions options,
+                 const models::WriteWatch& watch) {
+  const DType dtype = options.dtype.value_or(DType::kFloat16);
+  bool changes = options.quantize || !options.adapter.empty() || !IsDirectory(from);
+  if (!changes && options.dtype) {
+    TESSERA_ASSIGN_OR_RETURN(const nlohmann::json config, models::ReadModelConfig(from));
+    changes = config.contains("quantization_config");
+  }
+  if (!changes) return models::ConvertToGguf(from, flags.to, dtype, watch);
+  // Numbers are rounded once, in the file, and those that stay wide there not at all.
+  if (options.dtype) options.dtype = DType::kFloat32;
+  const ScratchDirectory folder(Concat(flags.to, ".tmp-", getpid(), "-0"));
+  const Status made = models::ConvertModel(from, folder.path(), options);
+  if (const std::string said(made.ok() ? "" : Message(made)); said.starts_with(folder.path())) {
+    return Failure(made.code(), flags.to, said.substr(folder.path().size()));
+  }
+  TESSERA_RETURN_IF_ERROR(made);
+  return models::ConvertToGguf(folder.path(), flags.to, dtype, watch);
+}
+
+Status Convert(const ConvertFlags& flags, const models::WriteWatch& watch) {
+  std::optional<OutputLock> lock;
+  const bool from_gguf = IsGguf(flags.from) || models::IsGgufFile(flags.from);
+  const bool changes = !flags.quantize.empty() || !flags.adapter.empty() || !flags.dtype.empty();
+  if (flags.quantize.empty() && flags.adapter.empty() && IsAdapter(flags.from)) {
+    return ConvertAdapter(flags, watch);
+  }
+  if (!flags.base.empty()) return InvalidArgument("--base is of an adapter's folder");
+  if (IsGguf(flags.to) && flags.shard_size != ConvertFlags().shard_size) {
+    return InvalidArgument("--shard-size means nothing to a GGUF file");
+  }
+  TESSERA_ASSIGN_OR_RETURN(models::ConvertOptions options, OptionsOf(flags));
   TESSERA_RETURN_IF_ERROR(Claim(flags, &lock));
+  // Tensors of a GGUF file keep their bytes in a folder, unless a dtype is asked for.
+  if (from_gguf && !changes && !IsGguf(flags.to)) {
+    return models::ConvertFromGguf(flags.from, flags.to, flags.overwrite, watch);
+  }
   std::string from = flags.from;
   if (from_gguf) {
     TESSERA_ASSIGN_OR_RETURN(from, FolderOrArchive(flags.from));
   }
-  if (IsGguf(flags.to)) return ConvertByFolder(from, flags, options, watch);
+  if (IsGguf(flags.to)) return WriteGguf(from, flags, std::move(options), watch);
+  options.watch = watch;
   return models::ConvertModel(from, flags.to, options);
 }
 
@@ -209,7 +235,7 @@ void AddCommand(CLI::App* command, CommandState& state, OptionTable table,
                 std::vector<std::string> places, std::vector<std::string> required) {
   table
       .Add("dtype", &F::dtype, "float32, bfloat16, float16 or float64",
-           {.type = "TYPE", .unset = "the weights' own"})
+           {.type = "TYPE", .unset = "the weights' own; float16 for matrices of a .gguf file"})
       .Add("shard_size", &F::shard_size, "most bytes of a file", {.type = "SIZE"})
       .Add("overwrite", &F::overwrite, kOverwriteHelp);
   RunWith<F>(command, state, std::move(table),

@@ -93,6 +93,8 @@ TEST_F(AdapterCommandsTest, AnAdapterBecomesLlamaCpps) {
   Output({"convert", adapter, Path("lora.gguf")});  // the base is the one that it names
   Output({"convert", adapter, Path("again.gguf"), "--base", *model_});
   EXPECT_EQ(Read(Path("lora.gguf")), Read(Path("again.gguf")));
+  ExpectError({"convert", adapter, Path("again.gguf"), "--overwrite", "--dtype", "float16"}, 2,
+              "--dtype means nothing to an adapter's file");
   const std::string said = Output({"inspect", Path("lora.gguf")});
   for (const char* line : {"\n  metadata general.type: adapter\n",
                            "\n  metadata adapter.type: lora\n", "\n  metadata adapter.lora.alpha: ",

@@ -221,7 +221,27 @@ TEST_F(ConvertTest, QuantisedWeights) {
                 "--type: GGUF files have no int8");
   ExpectRefused({"quantize", model, Path("x.gguf"), "--type", "q8_0", "--shard-size", "1GB"},
                 "--shard-size means nothing to a GGUF file");
-  ExpectRefused({"convert", model, Path("x.gguf"), "--dtype", "float16"}, "--dtype");
+  ExpectRefused({"convert", model, Path("x.gguf"), "--dtype", "float64"},
+                "--dtype: GGUF files have no weights of float64");
+  ExpectRefused({"convert", Path("nowhere"), Path("x.gguf")}, Path("nowhere"));
+  // Matrices of a type, and other files of a file.
+  for (const auto& [dtype, type] :
+       {std::pair{"float32", " F32"}, {"bfloat16", " BF16"}, {"float16", " F16"}}) {
+    const std::string dense = Path(Concat(dtype, ".gguf"));
+    Succeed({"convert", model, dense, "--dtype", dtype});
+    EXPECT_NE(Succeed({"inspect", dense}).find(type), std::string::npos) << dtype;
+    EXPECT_NE(generate(dense, {}), "");
+    Succeed({"convert", Path("q8_0.gguf"), Path("of_file.gguf"), "--dtype", dtype, "--overwrite"});
+    EXPECT_EQ(Succeed({"inspect", Path("of_file.gguf")}).find("Q8_0"), std::string::npos);
+    EXPECT_NE(generate(Path("of_file.gguf"), {}), "");
+  }
+  Succeed({"convert", Path("float16.gguf"), Path("again.gguf")});
+  EXPECT_EQ(*ReadFile(Path("again.gguf")), *ReadFile(Path("float16.gguf")));
+  Succeed({"convert", model, Path("unsaid.gguf")});
+  EXPECT_EQ(*ReadFile(Path("unsaid.gguf")), *ReadFile(Path("float16.gguf")));
+  Succeed({"quantize", Path("float32.gguf"), Path("of_float32.gguf"), "--type", "q8_0"});
+  EXPECT_EQ(generate(Path("of_float32.gguf"), {}), generate(Path("q8_0.gguf"), {}));
+  EXPECT_EQ(generate(Path("float32.gguf"), {}), generate(model, {}));
   Succeed({"convert", Path("q8_0.gguf"), Path("dense"), "--dtype", "float16"});
   EXPECT_EQ(Config(Path("dense"))["dtype"], "float16");
   EXPECT_FALSE(Config(Path("dense")).contains("quantization_config"));

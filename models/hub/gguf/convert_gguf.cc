@@ -44,7 +44,8 @@ struct Move {
   std::vector<std::string> entries;
 };
 
-StatusOr<Move> MoveTo(const WeightFiles& weights, const GgufNames& names, const EntryMatch& match) {
+StatusOr<Move> MoveTo(const WeightFiles& weights, const GgufNames& names, const EntryMatch& match,
+                      const GgufTensorType& dense) {
   const nn::Parameter& p = *match.parameter;
   Move move;
   TESSERA_ASSIGN_OR_RETURN(move.place, PlaceOf(names, p));
@@ -59,17 +60,18 @@ StatusOr<Move> MoveTo(const WeightFiles& weights, const GgufNames& names, const 
     }
     move.tensor.type = *type;
   } else if (OutputsFirst(p, move.place).size() == 2 && !move.place.wide) {
-    move.tensor.type = kGgufF16;
+    move.tensor.type = dense;
   }
   return move;
 }
 
 StatusOr<std::vector<Move>> MovesTo(const WeightFiles& weights, const GgufNames& names,
-                                    const std::vector<EntryMatch>& matches) {
+                                    const std::vector<EntryMatch>& matches,
+                                    const GgufTensorType& dense) {
   std::vector<Move> moves;
   std::map<std::string, size_t> by_tensor;
   for (const EntryMatch& match : matches) {
-    TESSERA_ASSIGN_OR_RETURN(Move move, MoveTo(weights, names, match));
+    TESSERA_ASSIGN_OR_RETURN(Move move, MoveTo(weights, names, match, dense));
     const auto [found, is_new] = by_tensor.emplace(move.tensor.name, moves.size());
     if (is_new) {
       moves.push_back(std::move(move));
@@ -114,7 +116,7 @@ StatusOr<int64_t> AppendEntry(const WeightFiles& weights, const Move& move,
 }
 
 GgufMetadata GeneralMetadata(const json& config, const std::vector<Move>& moves,
-                             const std::string& architecture) {
+                             const std::string& architecture, const GgufTensorType& dense) {
   GgufMetadata metadata = {{"general.architecture", architecture},
                            {std::string(kGgufWrittenByKey), std::string("tessera convert")}};
   const json name = config.value("_name_or_path", json());
@@ -124,7 +126,7 @@ GgufMetadata GeneralMetadata(const json& config, const std::vector<Move>& moves,
   const auto blocks = std::find_if(moves.begin(), moves.end(), [](const Move& move) {
     return QuantTypeOf(move.tensor.type).has_value();
   });
-  const GgufTensorType& type = blocks == moves.end() ? kGgufF16 : blocks->tensor.type;
+  const GgufTensorType& type = blocks == moves.end() ? dense : blocks->tensor.type;
   metadata.emplace_back("general.file_type", static_cast<uint32_t>(type.file_type));
   if (blocks != moves.end()) {
     metadata.emplace_back("general.quantization_version", kQuantizationVersion);
@@ -200,7 +202,13 @@ bool IsConvertedGguf(const std::string& path) {
   return file.ok() && file->FindValue(kGgufWrittenByKey) != nullptr;
 }
 
-Status ConvertToGguf(const std::string& folder, const std::string& path, const WriteWatch& watch) {
+Status ConvertToGguf(const std::string& folder, const std::string& path, DType dtype,
+                     const WriteWatch& watch) {
+  const GgufTensorType* const dense = GgufTypeOf(dtype);
+  if (dense == nullptr) {
+    return InvalidArgument(path, ": matrices of GGUF files are float32, float16 or bfloat16, not ",
+                           DTypeName(dtype));
+  }
   TESSERA_ASSIGN_OR_RETURN(const json config, ReadModelConfig(folder));
   const std::string where = JoinPath(folder, "config.json");
   const auto names = GgufNames::Of(config);
@@ -209,8 +217,9 @@ Status ConvertToGguf(const std::string& folder, const std::string& path, const W
   TESSERA_ASSIGN_OR_RETURN(const WeightFiles weights, WeightFiles::Open(folder));
   TESSERA_ASSIGN_OR_RETURN(const std::vector<EntryMatch> matches,
                            MatchEntries(*model, weights, nullptr));
-  TESSERA_ASSIGN_OR_RETURN(const std::vector<Move> moves, MovesTo(weights, *names, matches));
-  GgufMetadata metadata = GeneralMetadata(config, moves, names->architecture());
+  TESSERA_ASSIGN_OR_RETURN(const std::vector<Move> moves,
+                           MovesTo(weights, *names, matches, *dense));
+  GgufMetadata metadata = GeneralMetadata(config, moves, names->architecture(), *dense);
   TESSERA_ASSIGN_OR_RETURN(const GgufMetadata tokens,
                            TokenizerMetadata(folder, model->vocab_size()));
   metadata.insert(metadata.end(), names->metadata().begin(), names->metadata().end());

@@ -8,13 +8,15 @@
 //
 // The folder is the one that the file is mounted as (models/hub/gguf/gguf_folder.h). Quantised
 // tensors keep their bytes. Dense ones are what they are in the folder; in the file matrices are
-// F16, positions, norms and biases F32, as llama.cpp has it. One tensor is in memory at a time.
+// F16, or what is asked for, positions, norms and biases F32, as llama.cpp has it. One tensor is in
+// memory at a time.
 #ifndef TESSERA_MODELS_HUB_GGUF_CONVERT_GGUF_H_
 #define TESSERA_MODELS_HUB_GGUF_CONVERT_GGUF_H_
 
 #include <string>
 
 #include "base/status.h"
+#include "core/dtype.h"
 #include "models/hub/save_model.h"
 
 namespace tessera::models {
@@ -25,11 +27,12 @@ Status ConvertFromGguf(const std::string& file, const std::string& folder, bool 
                        const WriteWatch& watch = nullptr);
 
 // `file` appears whole, in place of an older one. Refuses what llama.cpp would compute otherwise
-// (models/hub/gguf/gguf_names.h), weights of type int8, which GGUF does not have, and numbers
-// beyond float16, by the tensor's name. What is written of a folder that ConvertFromGguf made is
-// the tensors of that file, where its matrices were F16 or quantised.
+// (models/hub/gguf/gguf_names.h), weights of type int8, which GGUF does not have, numbers beyond
+// `dtype`, by the tensor's name, and a dtype other than float32, float16 and bfloat16. What is
+// written of a folder that ConvertFromGguf made is the tensors of that file, where its matrices
+// were of `dtype` or quantised.
 Status ConvertToGguf(const std::string& folder, const std::string& file,
-                     const WriteWatch& watch = nullptr);
+                     DType dtype = DType::kFloat16, const WriteWatch& watch = nullptr);
 
 // PEFT's folder of a LoRA of the model in the folder `base`, as llama.cpp's (`llama-cli --lora`):
 // F32 matrices `<tensor>.lora_a` [rank, inputs] and `<tensor>.lora_b` [outputs, rank], the latter's

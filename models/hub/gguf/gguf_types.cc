@@ -44,19 +44,23 @@ constexpr GgufTensorType kTypes[] = {
     {39, "MXFP4", 32, 17, 38},
 };
 
-}  // namespace
-
-const GgufTensorType* FindGgufType(uint32_t number) {
-  const auto* const found = std::find_if(std::begin(kTypes), std::end(kTypes),
-                                         [&](const auto& type) { return type.number == number; });
+const GgufTensorType* FindType(const auto& is_it) {
+  const auto* const found = std::find_if(std::begin(kTypes), std::end(kTypes), is_it);
   return found == std::end(kTypes) ? nullptr : found;
 }
 
+}  // namespace
+
+const GgufTensorType* FindGgufType(uint32_t number) {
+  return FindType([&](const auto& type) { return type.number == number; });
+}
+
 const GgufTensorType* GgufTypeOf(QuantType quant) {
-  const auto* const found =
-      std::find_if(std::begin(kTypes), std::end(kTypes),
-                   [&](const auto& type) { return QuantTypeOf(type) == quant; });
-  return found == std::end(kTypes) ? nullptr : found;
+  return FindType([&](const auto& type) { return QuantTypeOf(type) == quant; });
+}
+
+const GgufTensorType* GgufTypeOf(DType dtype) {
+  return FindType([&](const auto& type) { return DenseTypeOf(type) == dtype; });
 }
 
 std::optional<DType> DenseTypeOf(const GgufTensorType& type) {

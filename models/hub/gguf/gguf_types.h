@@ -32,8 +32,9 @@ inline constexpr GgufTensorType kGgufBF16 = {30, "BF16", 1, 2, 32};
 
 // nullptr for a number that GGML does not have.
 const GgufTensorType* FindGgufType(uint32_t number);
-// nullptr for a type that GGML does not have.
+// nullptr for a type that GGML does not have, or that is no weight's.
 const GgufTensorType* GgufTypeOf(QuantType type);
+const GgufTensorType* GgufTypeOf(DType dtype);
 
 // Of dense types that are read.
 std::optional<DType> DenseTypeOf(const GgufTensorType& type);
