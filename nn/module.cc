@@ -386,8 +386,12 @@ bool Module::has_hooks() const {
 
 void Module::Fire(std::function<void(const Module&)> ModuleHooks::*hook) const {
   if (hooks_ == nullptr) return;
-  for (const auto& [id, hooks] : *hooks_) {
-    if (hooks.*hook) (hooks.*hook)(*this);
+  // A hook may add hooks and remove any, itself as well.
+  for (auto it = hooks_->begin(); it != hooks_->end();) {
+    const int id = it->first;
+    const std::function<void(const Module&)> call = it->second.*hook;
+    if (call) call(*this);
+    it = hooks_->upper_bound(id);
   }
 }
 

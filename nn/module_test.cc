@@ -237,6 +237,22 @@ TEST(ModuleTest, AChildMayOutliveItsParent) {
   head.reset();
 }
 
+TEST(ModuleTest, HooksMayRemoveThemselvesAndAddOthers) {
+  ReplicatedLinear layer({.in_features = 4, .out_features = 4}, Scope::Root({.seed = 1}));
+  std::string order;
+  int once = 0;
+  once = layer.AddHooks({.pre_forward = [&](const Module&) {
+    layer.RemoveHooks(once);
+    layer.AddHooks({.post_forward = [&](const Module&) { order += "added "; }});
+    order += "once ";
+  }});
+  layer.AddHooks({.pre_forward = [&](const Module&) { order += "always "; }});
+  layer.Forward(Zeros({2, 4}));
+  EXPECT_EQ(order, "once always added ");
+  layer.Forward(Zeros({2, 4}));
+  EXPECT_EQ(order, "once always added always added ");
+}
+
 TEST(ModuleTest, HooksOfAModuleThatIsGoneAreSilent) {
   int fired = 0;
   Tensor y;

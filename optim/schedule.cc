@@ -126,6 +126,15 @@ StatusOr<Schedule> MakeSchedule(const ScheduleConfig& config) {
     return InvalidArgument("a ", config.kind, " schedule needs the total steps, not ",
                            config.total_steps);
   }
+  if (config.cycles && !(std::isfinite(*config.cycles) && *config.cycles > 0)) {
+    return InvalidArgument("lr_cycles is ", *config.cycles, ", expected a number > 0");
+  }
+  if (!(std::isfinite(config.power) && config.power > 0)) {
+    return InvalidArgument("lr_power is ", config.power, ", expected a number > 0");
+  }
+  if (config.timescale && *config.timescale < 1) {
+    return InvalidArgument("lr_timescale is ", *config.timescale, ", expected >= 1");
+  }
   if (config.kind == "warmup_stable_decay" &&
       (config.decay_steps < 1 || config.decay_steps > config.total_steps)) {
     return InvalidArgument("lr_decay_steps is ", config.decay_steps, ", expected 1 to ",

@@ -170,6 +170,16 @@ TEST(ScheduleTest, RefusesBadConfigurations) {
             "lr_decay_steps is 6, expected 1 to 5, the steps of the schedule");
   EXPECT_EQ(message({.kind = "warmup_stable_decay", .lr = 1, .total_steps = 5, .decay_steps = 0}),
             "lr_decay_steps is 0, expected 1 to 5, the steps of the schedule");
+  for (const double number : {-1.0, 0.0, double{NAN}, double{INFINITY}}) {
+    EXPECT_EQ(message({.kind = "cosine", .lr = 1, .total_steps = 5, .cycles = number})
+                  .rfind("lr_cycles is", 0),
+              0u);
+    EXPECT_EQ(message({.kind = "polynomial", .lr = 1, .total_steps = 5, .power = number})
+                  .rfind("lr_power is", 0),
+              0u);
+  }
+  EXPECT_EQ(message({.kind = "inverse_sqrt", .lr = 1, .timescale = 0}),
+            "lr_timescale is 0, expected >= 1");
   EXPECT_EQ(message({.kind = "constant", .decay_type = "slow"}),
             "lr_decay_type 'slow' is unknown; expected linear, cosine or 1-sqrt");
 }

@@ -96,7 +96,7 @@ RowWeights Weigh(const Tensor& targets, const Plan& plan, const CrossEntropyOpti
   if (options.class_weights.defined()) {
     const Tensor ids = Where(counts, targets, Zeros({1}, DType::kInt64, device));
     target_weight = AsDType(IndexSelect(CopyTo(options.class_weights, device), 0, ids), wide);
-    const Tensor total = Sum(options.class_weights);
+    const Tensor total = Sum(AsDType(options.class_weights, wide));
     if (!device.is_meta()) class_total = total.Item();
   }
   w.counted = Where(counts, target_weight, zero);

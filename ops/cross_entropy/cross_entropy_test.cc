@@ -291,6 +291,17 @@ TEST(CrossEntropyTest, WhereNoRowCountsTheGradientIsZero) {
   });
 }
 
+// The sum of the weights is 1 in float32.
+TEST(CrossEntropyTest, WeightsAreSummedInTheDTypeOfTheLoss) {
+  const float small = std::ldexp(1.0f, -25);
+  const Tensor losses =
+      CrossEntropy(Zeros({1, 3}, DType::kFloat64), Tensor::FromVector<int64_t>({0}, {1}),
+                   {.reduction = LossReduction::kNone,
+                    .label_smoothing = 1,
+                    .class_weights = Tensor::FromVector<float>({1, small, small}, {3})});
+  EXPECT_NEAR(losses.Item(), (1 + std::ldexp(1.0, -24)) / 3 * std::log(3.0), 1e-12);
+}
+
 TEST(CrossEntropyTest, RefusesWrongArguments) {
   const Tensor targets = Tensor::FromVector<int64_t>({0, 5}, {2});
   for (const double smoothing : {-0.5, 1.5, std::nan("")}) {

@@ -35,7 +35,8 @@ Chunked Compute(const Tensor& h, const Tensor& weight, const Tensor& targets,
   if (wants_dh) result.dh = Empty(h.shape(), h.dtype(), h.device());
   Tensor leaf = weight.Detach();
   if (wants_dweight) leaf = RequireGrad(leaf, dweight_dtype);
-  for (int64_t begin = 0; begin < h.size(0); begin += chunk_rows) {
+  // A chunk at least, of which there may be no rows.
+  for (int64_t begin = 0; begin == 0 || begin < h.size(0); begin += chunk_rows) {
     const int64_t rows = std::min(chunk_rows, h.size(0) - begin);
     Tensor part = Slice(h, 0, begin, rows).Detach();
     if (wants_dh) part = RequireGrad(part, part.dtype());
@@ -61,7 +62,7 @@ Tensor Times(const Tensor& t, const Tensor& factor) { return Cast(Mul(t, factor)
 Tensor LinearCrossEntropy(const Tensor& h, const Tensor& weight, const Tensor& targets,
                           const CrossEntropyOptions& options, int64_t chunk_rows) {
   const bool whole = options.group == nullptr || options.group->size() == 1;
-  TESSERA_CHECK(h.ndim() >= 1 && targets.numel() > 0 && targets.dtype() == DType::kInt64 &&
+  TESSERA_CHECK(h.ndim() >= 1 && targets.dtype() == DType::kInt64 &&
                     targets.shape() == Shape(h.shape().begin(), h.shape().end() - 1),
                 kName, h, " and targets ", targets,
                 ": targets must be int64, with the shape of what is fed but for its last dim");

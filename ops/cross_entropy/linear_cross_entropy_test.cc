@@ -3,6 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <vector>
+
 #include "autograd/autograd.h"
 #include "autograd/recompute.h"
 #include "core/allocator.h"
@@ -117,6 +120,19 @@ TEST(LinearCrossEntropyTest, KeepsTheLogitsOfOneChunk) {
   const int64_t whole = rows * vocab * 4;
   EXPECT_GE(peak(rows), whole);
   EXPECT_LT(peak(64), whole / 4);
+}
+
+TEST(LinearCrossEntropyTest, OfNoRows) {
+  const Tensor h = RequireGrad(Zeros({0, 8}));
+  const Tensor w = RequireGrad(Full({5, 8}, 1.0));
+  const Tensor none = Zeros({0}, DType::kInt64);
+  EXPECT_TRUE(std::isnan(LinearCrossEntropy(h, w, none, {}, 2).Item()));
+  const Tensor loss = LinearCrossEntropy(h, w, none, {.reduction = LossReduction::kSum}, 2);
+  EXPECT_EQ(loss.Item(), 0);
+  Backward(loss);
+  EXPECT_EQ(Grad(h).shape(), h.shape());
+  EXPECT_EQ(Grad(w).ToVector<float>(), std::vector<float>(40));
+  EXPECT_THROW(LinearCrossEntropy(h, Zeros({5, 7}), none, {}, 2), Error);
 }
 
 TEST(LinearCrossEntropyTest, RefusesWhatItCannotDo) {

@@ -24,9 +24,10 @@ void Check(const Tensor& x, const Tensor& weight, const Tensor& bias, LinearLayo
                 "linear", "cannot apply ", out_in ? "[out, in] " : "[in, out] ", weight, " to ", x,
                 ": the last dim must be the weight's `in`, of one floating dtype and device");
   const int64_t out = weight.size(out_in ? 0 : 1);
-  TESSERA_CHECK(
-      !bias.defined() || (bias.shape() == Shape{out} && FitsTo(bias, x) && bias.is_contiguous()),
-      "linear", "bias ", bias, " is not [", out, "] of ", x.dtype(), ", as the outputs are");
+  TESSERA_CHECK(!bias.defined() ||
+                    (bias.shape() == Shape{out} && FitsTo(bias, x) && bias.device() == x.device()),
+                "linear", "bias ", bias, " is not [", out, "] of ", x.dtype(), " on ", x.device(),
+                ", as the outputs are");
 }
 
 // Off the tape, all leading dims as one: [rows, last]. The last may be empty (a rank without
@@ -46,6 +47,10 @@ Tensor OutIn(const Tensor& weight, LinearLayout layout, DType dtype) {
   const Tensor w = Cast(weight.Detach(), dtype);
   return layout == LinearLayout::kOutIn ? w : Transposed(w);
 }
+// A bias in one piece, in `dtype`, where there is one.
+Tensor BiasOfProduct(const Tensor& bias, DType dtype) {
+  return bias.defined() ? Cast(bias.Detach(), dtype).ContiguousCopy() : bias;
+}
 using Tree = std::shared_ptr<const SumTree>;
 
 // x weight + bias of matrices.
@@ -58,8 +63,7 @@ Tensor Apply(const Tensor& x, const Tensor& weight, const Tensor& bias, LinearLa
     if (bias.defined()) AddInto(sum, BroadcastTo(Cast(bias.Detach(), sum.dtype()), sum.shape()));
     return Cast(sum, dtype);
   }
-  return AlignedProduct(x, InOut(weight, layout, dtype),
-                        bias.defined() ? Cast(bias.Detach(), dtype) : bias, dtype);
+  return AlignedProduct(x, InOut(weight, layout, dtype), BiasOfProduct(bias, dtype), dtype);
 }
 
 // A product [rows, last] as [..., last] with the leading dims of `like`.
@@ -145,8 +149,7 @@ Gelued LinearGelu(const Tensor& given, const Tensor& weight, const Tensor& bias,
   const bool takes_part = AnyRequiresGrad({x, weight, bias});
   Tensor input;
   const Tensor value = GeluOfProduct(AsMatrix(x), InOut(weight, layout, x.dtype()),
-                                     bias.defined() ? Cast(bias.Detach(), x.dtype()) : bias,
-                                     takes_part ? &input : nullptr);
+                                     BiasOfProduct(bias, x.dtype()), takes_part ? &input : nullptr);
   Gelued y;
   y.value_ = WithLeadingDims(value, x.shape());
   if (!takes_part) return y;

@@ -469,6 +469,23 @@ TEST(MatmulTest, PromotesAsAddDoes) {
             (std::vector<float>{4.5, 4.5}));
 }
 
+TEST(MatmulTest, ABiasMayBeStrided) {
+  const Tensor x = Tensor::FromVector<float>({1, 2}, {1, 2});
+  const Tensor weight = Tensor::FromVector<float>({1, 0, 0, 1, 1, 1}, {3, 2});
+  const Tensor columns = RequireGrad(Tensor::FromVector<float>({10, -1, 20, -1, 30, -1}, {3, 2}));
+  const Tensor bias = Select(columns, 1, 0);
+  const Tensor y = Linear(x, weight, bias, LinearLayout::kOutIn);
+  EXPECT_EQ(y.ToVector<float>(), (std::vector<float>{11, 22, 33}));
+  Backward({y}, {Full({1, 3}, 2.0)});
+  EXPECT_EQ(Grad(columns).ToVector<float>(), (std::vector<float>{2, 0, 2, 0, 2, 0}));
+  const auto gelu = [&](const Tensor& b) {
+    return LinearGelu(x, weight, b, LinearLayout::kOutIn).value().ToVector<float>();
+  };
+  EXPECT_EQ(gelu(bias), gelu(Contiguous(bias)));
+  const Tensor elsewhere = Zeros({3}, DType::kFloat32, Device::Meta());
+  EXPECT_THROW(Linear(x, weight, elsewhere, LinearLayout::kOutIn), Error);
+}
+
 TEST(MatmulTest, RefusesWrongShapes) {
   EXPECT_THROW(Matmul(Zeros({2, 3}), Zeros({2, 3})), Error);
   EXPECT_THROW(Matmul(Zeros({2}), Zeros({3, 2})), Error);

@@ -148,7 +148,7 @@ void Check(const Spec& spec, const Tensor& x, const Tensor& residual, const Tens
       spec.name, "residual ", residual, " for ", x, ": one shape and dtype are needed");
   for (const Tensor& p : {weight, bias}) {
     TESSERA_CHECK(!p.defined() || (p.shape() == Shape{x.size(-1)} && p.dtype() == x.dtype() &&
-                                   p.device() == x.device() && p.is_contiguous()),
+                                   p.device() == x.device()),
                   spec.name, "parameter ", p, " for ", x,
                   ": it must have the size, dtype and device of the last dim");
   }
@@ -156,9 +156,12 @@ void Check(const Spec& spec, const Tensor& x, const Tensor& residual, const Tens
 
 // Inputs of the node: x, residual, weight, bias. Outputs: y and, where asked for, the sum.
 ResidualNorm Norm(const Spec& spec, const Tensor& given_x, const Tensor& given_residual,
-                  bool wants_sum, const Tensor& weight, const Tensor& bias) {
+                  bool wants_sum, const Tensor& given_weight, const Tensor& given_bias) {
   const Tensor x = ForSum(given_x);
   const Tensor residual = ForSum(given_residual);
+  const auto in_one_piece = [](const Tensor& p) { return p.defined() ? Contiguous(p) : p; };
+  const Tensor weight = in_one_piece(given_weight);
+  const Tensor bias = in_one_piece(given_bias);
   Check(spec, x, residual, weight, bias);
   Normed out = LaunchForward(spec, x, residual, weight, bias);
   if (wants_sum && !residual.defined()) out.sum = x.Detach();

@@ -230,6 +230,19 @@ TEST(NormTest, AShareWithoutTokensIsANegativeZero) {
   }
 }
 
+TEST(NormTest, ParametersMayBeStrided) {
+  const Tensor x = RandomTensor({3, 2}, 1);
+  const Tensor columns = RequireGrad(RandomTensor({2, 2}, 2));
+  const Tensor weight = RequireGrad(Contiguous(Select(columns.Detach(), 1, 0)));
+  const Tensor bias = RequireGrad(Contiguous(Select(columns.Detach(), 1, 1)));
+  const Tensor strided = LayerNorm(x, Select(columns, 1, 0), Select(columns, 1, 1), 1e-5);
+  const Tensor plain = LayerNorm(x, weight, bias, 1e-5);
+  EXPECT_EQ(strided.ToVector<double>(), plain.ToVector<double>());
+  Backward({strided, plain}, {x, x});
+  EXPECT_EQ(Grad(columns).ToVector<double>(),
+            Stack({Grad(weight), Grad(bias)}, 1).ToVector<double>());
+}
+
 TEST(NormTest, RefusesWrongShapes) {
   EXPECT_THROW(LayerNorm(Zeros({2, 3}), Zeros({2}), Tensor(), 1e-5), Error);
   EXPECT_THROW(RmsNorm(Zeros({2, 3}), Zeros({3}, DType::kFloat64), 1e-5), Error);

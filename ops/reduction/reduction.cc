@@ -62,12 +62,14 @@ Tensor ExtremePlace(const Tensor& x, int dim, bool keep_dim, bool largest, const
 
 }  // namespace
 
-Tensor Mean(const Tensor& x, const std::vector<int>& dims, bool keep_dims) {
-  TESSERA_CHECK(IsFloating(x.dtype()), "mean", "a floating dtype is needed, got ", x);
+// In float32 of half precision, whose sums would overflow and be rounded before the division.
+Tensor Mean(const Tensor& given, const std::vector<int>& dims, bool keep_dims) {
+  TESSERA_CHECK(IsFloating(given.dtype()), "mean", "a floating dtype is needed, got ", given);
+  const Tensor x = Cast(given, AccumulateDType(given.dtype()));
   const Tensor sum = Sum(x, dims, keep_dims);
-  if (sum.numel() == 0) return sum;
-  const double count = static_cast<double>(x.numel()) / static_cast<double>(sum.numel());
-  return Mul(sum, 1.0 / count);
+  const double count =
+      sum.numel() == 0 ? 1 : static_cast<double>(x.numel()) / static_cast<double>(sum.numel());
+  return Cast(Mul(sum, 1.0 / count), given.dtype());
 }
 
 Tensor Var(const Tensor& given, const std::vector<int>& dims, const VarOptions& options) {

@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <limits>
+#include <vector>
 
 #include "core/allocator.h"
 #include "core/thread_pool.h"
@@ -203,6 +204,38 @@ TEST(ReductionTest, ExtremesTakeTheFirstAndKeepNan) {
   const double inf = std::numeric_limits<double>::infinity();
   EXPECT_EQ(LogSumExp(Full({3}, -inf), 0).Item(), -inf);
   EXPECT_EQ(LogSumExp(Full({2}, 1000.0), 0).Item(), 1000.0f + std::log(2.0f));
+}
+
+// Nothing is rounded to half precision, nor overflows there, before all of it is summed, and a mean
+// divided.
+TEST(ReductionTest, HalfPrecisionIsRoundedOnce) {
+  for (const Device& device : TestDevices()) {
+    EXPECT_EQ(Mean(Full({7}, 60000.0, DType::kFloat16, device)).Item(), 60000);
+    const Tensor signs = Cat({Full({1, 3, 1000}, 100.0, DType::kFloat16, device),
+                              Full({1, 3, 1000}, -100.0, DType::kFloat16, device)},
+                             0);
+    const std::vector<float> zeros(3);
+    EXPECT_EQ(Sum(signs, {0, 2}).ToVector<float>(), zeros);
+    EXPECT_EQ(Mean(signs, {0, 2}).ToVector<float>(), zeros);
+    EXPECT_EQ(SumTo(signs, {3, 1}).ToVector<float>(), zeros);
+    // Of 8 bits: 257 would become 256, and 261 260. 518 is half way between 516 and 520.
+    const Tensor rows = CopyTo(
+        CastCopy(Tensor::FromVector<float>({256, 1, 0, 256, 1, 4}, {2, 1, 3}), DType::kBFloat16),
+        device);
+    EXPECT_EQ(Sum(rows, {0, 2}).Item(), 520);
+    EXPECT_EQ(Sum(rows, {0, 2}, true).shape(), (Shape{1, 1, 1}));
+    // Strided, with kept dims on both sides and dims without elements.
+    const Tensor apart = Permute(Full({3, 5, 2, 4}, 0.5, DType::kBFloat16, device), {3, 1, 0, 2});
+    EXPECT_EQ(Sum(apart, {0, 2}, true).shape(), (Shape{1, 5, 1, 2}));
+    EXPECT_EQ(Sum(apart, {0, 2}).ToVector<float>(), std::vector<float>(10, 6.0f));
+    EXPECT_EQ(Sum(Zeros({0, 2, 3}, DType::kBFloat16, device), {0, 2}).ToVector<float>(),
+              std::vector<float>(2));
+    // 1 + 1/256 + 1/256 over 3, rounded to 8 bits; the sum alone is 1 + 1/128.
+    const Tensor three = CopyTo(
+        CastCopy(Tensor::FromVector<float>({1, 0.00390625, 0.00390625}, {3}), DType::kBFloat16),
+        device);
+    EXPECT_EQ(Mean(three).Item(), static_cast<float>(BFloat16(1.0078125f / 3)));
+  }
 }
 
 TEST(ReductionTest, BitsDoNotDependOnTheNumberOfThreads) {

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/reduction/sum.h"
 
+#include <algorithm>
+#include <vector>
+
 #include "autograd/autograd.h"
 #include "ops/reduction/reduction_kernel.h"
 #include "ops/reduction/sum_chunks.h"
@@ -32,8 +35,42 @@ Tensor SumAdjacent(const Tensor& x, int first, int last) {
   return out;
 }
 
-// Sums the flagged dims, keeping them as 1; adjacent ones together, the last ones first.
+Tensor ViewAs(const Tensor& contiguous, const Shape& shape) {
+  return contiguous.AsStrided(shape, ContiguousStrides(shape), contiguous.offset());
+}
+
+// In one pass, over a copy in which the flagged dims are behind the others.
+Tensor SumTogether(const Tensor& x, const std::vector<bool>& reduced) {
+  Shape sums = x.shape();
+  Shape shape;
+  Shape strides;
+  int kept = 0;
+  for (const bool flag : {false, true}) {
+    for (int d = 0; d < x.ndim(); ++d) {
+      if (reduced[d] != flag) continue;
+      shape.push_back(x.size(d));
+      strides.push_back(x.stride(d));
+      if (flag) {
+        sums[d] = 1;
+      } else {
+        ++kept;
+      }
+    }
+  }
+  return ViewAs(SumAdjacent(x.AsStrided(shape, strides, x.offset()), kept, x.ndim() - 1), sums);
+}
+
+// Whether the flagged dims are not all adjacent.
+bool LieApart(const std::vector<bool>& reduced) {
+  const auto first = std::find(reduced.begin(), reduced.end(), true);
+  const auto after = std::find(first, reduced.end(), false);
+  return std::find(after, reduced.end(), true) != reduced.end();
+}
+
+// Sums the flagged dims, keeping them as 1; adjacent ones together, the last ones first. Half
+// precision takes one pass: sums between two would be rounded, and overflow.
 Tensor SumDims(const Tensor& x, const std::vector<bool>& reduced) {
+  if (IsHalf(x.dtype()) && LieApart(reduced)) return SumTogether(x, reduced);
   Tensor y = x;
   for (int last = x.ndim() - 1; last >= 0; --last) {
     if (!reduced[last]) continue;
@@ -61,10 +98,6 @@ Shape WithoutDims(const Shape& shape, const std::vector<bool>& reduced) {
     if (!reduced[d]) rest.push_back(shape[d]);
   }
   return rest;
-}
-
-Tensor ViewAs(const Tensor& contiguous, const Shape& shape) {
-  return contiguous.AsStrided(shape, ContiguousStrides(shape), contiguous.offset());
 }
 
 }  // namespace
