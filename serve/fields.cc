@@ -80,15 +80,16 @@ void Fields::Allow(std::initializer_list<const char*> keys) {
 
 void Fields::Refuse(const std::string& key, const std::string& why, const ordered_json& neutral) {
   const ordered_json* const field = Any(key);
-  if (field == nullptr || *field == neutral || *field == ordered_json(false)) return;
-  if ((field->is_structured() || field->is_string()) && field->empty()) return;
+  if (field == nullptr || *field == neutral) return;
+  const bool no = *field == ordered_json(false) && neutral != ordered_json(true);
+  if (no || *field == ordered_json("") || (field->is_structured() && field->empty())) return;
   Fail(key, why);
 }
 
 Status Fields::Finish() {
   if (!status_.ok() || !body_.is_object()) return status_;
   for (const auto& [key, value] : body_.items()) {
-    if (asked_.contains(key)) continue;
+    if (asked_.contains(key) || value.is_null()) continue;
     const std::vector<std::string> names(asked_.begin(), asked_.end());
     Fail(key, Concat("there is no such field here", DidYouMean(key, names)));
     return status_;

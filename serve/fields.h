@@ -52,7 +52,7 @@ class Fields {
 
   // Fields that mean nothing here and change no text.
   void Allow(std::initializer_list<const char*> keys);
-  // A field that may only be absent, null, false, 0, 1 where that is `neutral`, or empty.
+  // A field that may only be absent, null, empty, `neutral`, or false where that is not true.
   void Refuse(const std::string& key, const std::string& why,
               const nlohmann::ordered_json& neutral = nullptr);
   // `key` is wrong: "key: message", or a failure of another kind.
@@ -61,7 +61,7 @@ class Fields {
 
   // The first failure so far.
   const Status& status() const { return status_; }
-  // The first failure; else one for a key that was not asked for.
+  // The first failure; else one for a key that was not asked for, whose value is not null.
   Status Finish();
   // The key of the failure; "": of none.
   const std::string& failed() const { return failed_; }

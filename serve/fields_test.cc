@@ -41,6 +41,8 @@ TEST(FieldsTest, KeepsTheFirstThatIsWrong) {
             "stops: must be a text or a list of texts, not [\"a\",1]"},
            {{{"stops", {"a", "b", "c"}}}, "stops", "stops: must be at most 2 texts, not 3"},
            {{{"best", 2}}, "best", "best: there is one"},
+           {{{"best", "x"}}, "best", "best: there is one"},
+           {{{"on", nullptr}, {"skips", false}}, "skips", "skips: always"},
            {{{"stpos", 2}}, "stpos", "stpos: there is no such field here; did you mean 'stops'?"},
            {{{"on", 1}, {"t", 2}}, "t", "t: must be at most 1, not 2"},
            {ordered_json::array(), "", "the body must be a JSON object"}}) {
@@ -50,13 +52,18 @@ TEST(FieldsTest, KeepsTheFirstThatIsWrong) {
     fields.Flag("on");
     fields.Texts("stops", 2);
     fields.Refuse("best", "there is one", 1);
+    fields.Refuse("skips", "always", true);
     EXPECT_EQ(fields.Finish().message(), c.message) << c.body;
     EXPECT_EQ(fields.failed(), c.key);
   }
-  const ordered_json neutral = {{"best", 1}};
-  Fields fields(neutral);
-  fields.Refuse("best", "there is one", 1);
-  EXPECT_TRUE(fields.Finish().ok());
+  const std::vector<ordered_json> neutral = {1, nullptr, false, "", ordered_json::array()};
+  for (const ordered_json& best : neutral) {
+    const ordered_json body = {{"best", best}, {"skips", true}, {"unknown", nullptr}};
+    Fields fields(body);
+    fields.Refuse("best", "there is one", 1);
+    fields.Refuse("skips", "always", true);
+    EXPECT_TRUE(fields.Finish().ok()) << body;
+  }
 }
 
 struct Settings {

@@ -18,6 +18,33 @@ constexpr int64_t kMostChoices = 128;
 constexpr size_t kMostStops = 16;
 constexpr size_t kLongestText = 64 << 20;
 
+// Fields of OpenAI's and vLLM's requests that may say what is done anyhow.
+struct OtherField {
+  const char* key;
+  ordered_json usual;  // beside null, false, and what is empty
+  const char* why;
+};
+
+const std::vector<OtherField>& OtherFields() {
+  static const auto* const fields = new std::vector<OtherField>{
+      {"modalities", ordered_json::array({"text"}), "answers are text alone"},
+      {"verbosity", "medium", "is not supported"},
+      {"reasoning_effort", nullptr,
+       "is a matter of the chat template: give chat_template_kwargs {\"reasoning_effort\": ...}"},
+      {"functions", nullptr, "give `tools`"},
+      {"function_call", "none", "give `tool_choice`"},
+      {"add_generation_prompt", true, "the answer is always a turn of its own"},
+      {"continue_final_message", false, "the answer is always a turn of its own"},
+      {"skip_special_tokens", true, "special tokens are left out of answers"},
+      {"spaces_between_special_tokens", true, "special tokens are left out of answers"},
+      {"include_stop_str_in_output", false, "an answer ends before its stop string"},
+      {"ignore_eos", false, "is not supported; give `min_tokens`"},
+      {"stop_token_ids", nullptr, "give `eos_token_id`, which takes a list"},
+      {"use_beam_search", false, "a server does not search beams"},
+  };
+  return *fields;
+}
+
 // Ids of the vocabulary, and texts that can be looked for.
 void CheckSettings(Fields& fields, const ServedModel& served, nlohmann::json* asked) {
   const int64_t vocabulary = served.model.vocab_size();
@@ -45,6 +72,9 @@ nlohmann::json SamplingFields(Fields& fields, const ServedModel& served) {
   for (const models::UnsupportedSetting& one : models::UnsupportedSettings()) {
     fields.Refuse(one.key, one.Reason(), *one.neutral);
   }
+  for (const OtherField& one : OtherFields()) fields.Refuse(one.key, one.why, one.usual);
+  fields.Allow({"user", "service_tier", "safety_identifier", "prompt_cache_key",
+                "prompt_cache_retention", "prediction"});
   CheckSettings(fields, served, &asked);
   // Who says how tokens are chosen asks for no beams, which would choose otherwise.
   for (const auto& [key, value] : asked.items()) {
@@ -169,6 +199,8 @@ bool StreamUsageField(Fields& fields) {
   if (!options->is_object()) fields.Fail(kKey, "must be an object");
   Fields inner(*options);
   const bool usage = inner.Flag("include_usage").value_or(false);
+  inner.Allow({"include_obfuscation"});
+  inner.Refuse("continuous_usage_stats", "usage is told at the end");
   if (const Status status = inner.Finish(); !status.ok()) fields.Fail(kKey, status);
   return usage;
 }

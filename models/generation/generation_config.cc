@@ -239,8 +239,11 @@ StatusOr<GenerationConfig> WithSettings(GenerationConfig config, const json& ask
     config.do_sample = false;
     config.temperature = usual;
   }
-  for (const char* key : {"length_penalty", "early_stopping"}) {
-    if (has(key) && config.num_beams == 1) {
+  const std::pair<const char*, bool> searching[] = {
+      {"length_penalty", config.length_penalty != GenerationConfig().length_penalty},
+      {"early_stopping", config.early_stopping}};
+  for (const auto& [key, matters] : searching) {
+    if (has(key) && matters && config.num_beams == 1) {
       return InvalidArgument(key, " is for a search with num_beams above 1");
     }
   }

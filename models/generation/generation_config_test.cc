@@ -98,6 +98,10 @@ TEST(GenerationConfigTest, WhatIsAskedForGoesOverTheDefaults) {
             "num_beams above 1 searches for the likeliest text and does not sample");
   EXPECT_EQ(failure(R"({"length_penalty": 2})"),
             "length_penalty is for a search with num_beams above 1");
+  EXPECT_EQ(failure(R"({"early_stopping": true})"),
+            "early_stopping is for a search with num_beams above 1");
+  // At their defaults these ask for nothing.
+  EXPECT_EQ(with(R"({"length_penalty": 1, "early_stopping": false})").num_beams, 1);
   EXPECT_EQ(failure(R"({"top_p": 2})"), "generation: 'top_p' must be at most 1, not 2");
   EXPECT_EQ(failure(R"({"tpo_p": 1})"), "generation: unknown key 'tpo_p'; did you mean 'top_p'?");
   EXPECT_EQ(failure(R"({"logit_bias": {"x": 1}})"), "generation: 'logit_bias' has 'x' for an id");

@@ -230,5 +230,6 @@ class Context:
 
         Example: `talk.restore_bytes(state)`
         """
+        state = bytes(state)  # a bytearray and a memoryview, too
         with self._contexts.taken(self._own) as context:
             call("tsr_context_restore_memory", context, state, len(state))

@@ -370,7 +370,7 @@ def options_of(
     """Every setting is set by its name: the library knows the names and checks values."""
     if json_schema is not None and not isinstance(json_schema, str):
         json_schema = json.dumps(json_schema)
-    if logprobs is not None and logprobs < 0:
+    if logprobs is not None and c.given(c_int64, "logprobs", logprobs) < 0:
         raise Error(f"logprobs: {logprobs} is less than 0", Code.INVALID_ARGUMENT)
     options = _GenerateOptions(
         size=sizeof(_GenerateOptions),

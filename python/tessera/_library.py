@@ -109,6 +109,8 @@ def ended(text: bytes) -> bytes:
 
 def utf8(text: str) -> bytes:
     """The bytes of a text."""
+    if not isinstance(text, str):
+        raise Error(f"{text!r} is not a text", Code.INVALID_ARGUMENT)
     try:
         return text.encode()
     except UnicodeEncodeError as error:

@@ -451,8 +451,9 @@ def _of_interface(interface: Mapping[str, Any], owner: object) -> Optional[Tenso
                 owner,
             )
     # Other whole numbers and orders of bytes, as the nearest that there is.
-    kind, size = interface["typestr"][1], int(interface["typestr"][2:])
-    if hasattr(owner, "astype") and (kind in "iu" and size < 8 or (kind, size) in _SWAPPED):
+    kind, digits = interface["typestr"][1], interface["typestr"][2:]
+    size = int(digits) if digits.isdecimal() else 0  # "|O" and "<M8[ns]" are no numbers
+    if hasattr(owner, "astype") and (kind in "iu" and 0 < size < 8 or (kind, size) in _SWAPPED):
         nearest = owner.astype("<i8" if kind in "iu" else f"<f{size}")
         return _of_interface(nearest.__array_interface__, nearest)
     raise Error(
@@ -461,7 +462,15 @@ def _of_interface(interface: Mapping[str, Any], owner: object) -> Optional[Tenso
     )
 
 
+def _plain(values: Any) -> Any:
+    """Nested lists of Python's numbers; NumPy's numbers and arrays within lists become such."""
+    if isinstance(values, (list, tuple)):
+        return [_plain(value) for value in values]
+    return values.tolist() if hasattr(values, "tolist") else values
+
+
 def _of_lists(values: Any, dtype: Optional[str]) -> Tensor:
+    values = _plain(values)
     shape: list[int] = []
     inner = values
     while isinstance(inner, (list, tuple)):

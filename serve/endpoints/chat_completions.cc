@@ -116,12 +116,13 @@ StatusOr<ChatRequest> ReadChat(Service& service, Fields& fields) {
   request.choices = ChoicesField(fields, &asked);
   const bool logprobs = fields.Flag("logprobs").value_or(false);
   const auto top = fields.Integer("top_logprobs", 0, kMostLogprobs);
-  if (top && !logprobs) fields.Fail("top_logprobs", "needs `logprobs`: true");
+  if (top.value_or(0) > 0 && !logprobs) fields.Fail("top_logprobs", "needs `logprobs`: true");
   if (logprobs) request.logprobs = top.value_or(0);
   request.stream = fields.Flag("stream").value_or(false);
   if (asked.value("max_new_tokens", 1) == 0) fields.Fail("max_tokens", "must be at least 1");
   request.stream_usage = StreamUsageField(fields);
-  fields.Allow({"user", "metadata", "store"});
+  fields.Refuse("echo", "an answer does not repeat the conversation");
+  fields.Allow({"metadata", "store"});
   request.grammar = ResponseFormatField(fields, service);
   const Status count = service.queue().CheckCount(request.choices);
   if (!count.ok()) fields.Fail("n", std::string(count.message()));

@@ -97,7 +97,6 @@ StatusOr<CompletionRequest> ReadCompletion(Service& service, Fields& fields) {
   request.token_ids = fields.Flag("return_token_ids").value_or(false);
   request.stream_usage = StreamUsageField(fields);
   request.grammar = ResponseFormatField(fields, service);
-  fields.Allow({"user"});
   fields.Refuse("suffix", "texts are continued at their end alone");
   if (const auto best = fields.Integer("best_of", 1); best && *best != request.choices) {
     fields.Fail("best_of", "must be as `n` is: every text that is written is an answer");

@@ -340,7 +340,10 @@ TEST_F(ServeTest, SeveralChoicesEchoAndStop) {
   // The last event of a stream says why it ends, and what it took where that is asked for.
   const std::vector<json> events =
       Stream(client, "/v1/completions",
-             {{"prompt", "red"}, {"max_tokens", 4}, {"stream_options", {{"include_usage", true}}}});
+             {{"prompt", "red"},
+              {"max_tokens", 4},
+              {"suffix", ""},
+              {"stream_options", {{"include_usage", true}, {"include_obfuscation", false}}}});
   EXPECT_EQ(events.back()["choices"], json::array());
   EXPECT_EQ(events.back()["usage"]["completion_tokens"], 4);
   EXPECT_EQ(events[events.size() - 2]["choices"][0]["finish_reason"], "length");
@@ -374,6 +377,22 @@ TEST_F(ServeTest, Conversations) {
   const json& first = scored["choices"][0]["logprobs"]["content"][0];
   EXPECT_EQ(first["top_logprobs"].size(), 3u);
   EXPECT_EQ(first["logprob"], first["top_logprobs"][0]["logprob"]);
+
+  // Fields that ask for what is done anyhow, and null of any name.
+  json usual = asked;
+  usual.update({{"service_tier", "auto"},
+                {"prompt_cache_key", "red"},
+                {"modalities", json::array({"text"})},
+                {"function_call", "none"},
+                {"reasoning_effort", nullptr},
+                {"guided_json", nullptr},
+                {"top_logprobs", 0},
+                {"length_penalty", 1},
+                {"add_generation_prompt", true},
+                {"skip_special_tokens", true},
+                {"ignore_eos", false},
+                {"stop_token_ids", json::array()}});
+  EXPECT_EQ(Post(client, "/v1/chat/completions", usual)["choices"], answer["choices"]);
 
   // An answer that says nothing, as clients write it.
   json silent = asked;
@@ -463,6 +482,9 @@ TEST_F(ServeTest, RefusesByName) {
             "exceeds the model's 512"},
            {"/v1/embeddings", R"({"input": []})", 400, "input", "input: must not be empty"},
            {kPath, R"({"prompt": "a", "suffix": "b"})", 400, "suffix", "at their end"},
+           {kPath, R"({"prompt": "a", "skip_special_tokens": false})", 400, "skip_special_tokens",
+            "left out"},
+           {kPath, R"({"prompt": "a", "ignore_eos": true})", 400, "ignore_eos", "`min_tokens`"},
            {kPath, R"({"prompt": "a", "logit_bias": {"300": 1}})", 400, "logit_bias", "'300'"},
            {kPath, R"({"prompt": "a", "model": "other"})", 404, "model", "'other' does not exist"},
            {"/v1/chat/completions", R"({"messages": []})", 400, "", "no chat template"},

@@ -134,6 +134,9 @@ class ModelTest(unittest.TestCase):
             lambda: self.model.generate("Hi", stop_strings=["h\0z"]),
             lambda: self.model.generate(None),
             lambda: self.model.generate("\ud800"),
+            lambda: self.model.encode(None),
+            lambda: self.model.encode(b"Hi"),
+            lambda: self.model.generate_texts("Hi", logprobs="2"),
             lambda: tessera.as_tensor([[1, 2], [3]]),
             lambda: tessera.as_tensor([2**63]),
         ]:
@@ -349,7 +352,7 @@ class ModelTest(unittest.TestCase):
             talk.save(path)
             others = [talk.fork(), self.model.context(), self.model.context()]
             others[1].restore(path)
-            others[2].restore_bytes(talk.save_bytes())
+            others[2].restore_bytes(bytearray(talk.save_bytes()))
             path.write_bytes(path.read_bytes()[:-1])
             with self.assertRaises(tessera.Error):
                 others[1].restore(path)
@@ -564,8 +567,15 @@ class TensorTest(unittest.TestCase):
         self.assertEqual(tessera.from_dlpack(ids)._address, ids.__array_interface__["data"][0])
         half = tessera.as_tensor(numpy.array([1.5], numpy.float16))
         self.assertEqual((half.dtype, half.tolist()), ("float16", [1.5]))
-        with self.assertRaises(tessera.Error):
-            tessera.as_tensor(numpy.array([1], numpy.uint16))
+        small = tessera.as_tensor(numpy.array([1], numpy.uint16))
+        self.assertEqual((small.dtype, small.tolist()), ("int64", [1]))
+        for dtype in ("uint64", "complex64", "object", "str", "M8[ns]"):
+            with self.assertRaises(tessera.Error):
+                tessera.as_tensor(numpy.array([1]).astype(dtype))
+        # Within lists, too.
+        rows = tessera.as_tensor([numpy.array([1, 2]), [numpy.int64(3), 4]])
+        self.assertEqual((rows.dtype, rows.tolist()), ("int64", [[1, 2], [3, 4]]))
+        self.assertEqual(tessera.as_tensor([numpy.float32(1.5)]).tolist(), [1.5])
 
     @unittest.skipUnless(HAS_NUMPY, "NumPy is not installed")
     def test_numpy_of_bfloat16(self):
