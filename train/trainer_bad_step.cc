@@ -183,7 +183,6 @@ Status Trainer::Run::CheckLossScale(const StepBatches& step, bool overflow) {
   const bool falls =
       scaling.dynamic && scaling.backoff_factor < 1 && *state_.loss_scale > scaling.min_scale;
   state_.loss_scale = dist::NumberOf(engine_->scaler()->scale());
-  state_.skipped_steps += overflow ? 1 : 0;
   skipped_here_ += overflow ? 1 : 0;
   skipped_in_a_row_ = overflow && !falls ? skipped_in_a_row_ + 1 : 0;
   if (skipped_in_a_row_ < kMostSkipped || config_.on_non_finite != "stop") return OkStatus();

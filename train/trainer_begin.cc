@@ -20,16 +20,19 @@ namespace tessera::train {
 namespace {
 
 // The learning rate that the configuration asks for. `epoch_of` says which epoch, from 1, a step
-// begins in.
+// begins in, `skipped` how many updates before it loss scaling has left out: transformers' Trainer,
+// DeepSpeed and Megatron-LM advance their schedules with updates alone, FlagAI and the loops of
+// Colossal-AI with every step.
 StatusOr<std::function<double(int64_t, int64_t)>> LearningRateOf(
     const RunConfig& config, int64_t total_steps,
-    const std::function<int64_t(int64_t step)>& epoch_of) {
+    const std::function<int64_t(int64_t step)>& epoch_of, const std::function<int64_t()>& skipped) {
   const bool by_epoch = config.schedule_by_epoch;
   TESSERA_ASSIGN_OR_RETURN(
       const optim::Schedule schedule,
       optim::MakeSchedule(config.schedule_of(by_epoch ? epoch_of(total_steps) : total_steps)));
-  return [schedule, by_epoch, epoch_of](int64_t step, int64_t) {
-    return schedule.At(by_epoch ? epoch_of(step) : step);
+  const bool waits = schedule.config().counting == optim::ScheduleCounting::kTessera;
+  return [schedule, by_epoch, waits, epoch_of, skipped](int64_t step, int64_t) {
+    return schedule.At(by_epoch ? epoch_of(step) : step - (waits ? skipped() : 0));
   };
 }
 
@@ -153,7 +156,8 @@ Status Trainer::Run::PlanSteps(const data::DataPosition& begin, int64_t length_g
   const auto epoch_of = [sampler = sampler_, ranks](int64_t step) {
     return sampler.After(std::max(step - 1, sampler.options().begin.step), ranks).epoch + 1;
   };
-  TESSERA_ASSIGN_OR_RETURN(learning_rate_, LearningRateOf(config_, state_.total_steps, epoch_of));
+  TESSERA_ASSIGN_OR_RETURN(learning_rate_, LearningRateOf(config_, state_.total_steps, epoch_of,
+                                                          [this] { return state_.skipped_steps; }));
   return OkStatus();
 }
 

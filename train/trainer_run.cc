@@ -265,6 +265,7 @@ StepResult Trainer::Run::RunStep(const StepBatches& step) {
   state_.auxiliaries = MeanAuxiliaries(done.auxiliaries, step.targets, mesh_);
   state_.has_targets = step.all.targets > 0;
   steps_without_targets_ += state_.has_targets ? 0 : 1;
+  state_.skipped_steps += !done.updated && config_.scales_loss() ? 1 : 0;
   state_.step = loop_->steps();
   ReadPosition();
   return done;

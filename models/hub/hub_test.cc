@@ -433,6 +433,34 @@ TEST_F(HubTest, WhatDoesNotFitIsNamed) {
   EXPECT_EQ(LoadFailure("gpt-tiny"), "gpt-tiny: a preset has no weights; train it first");
 }
 
+// A folder without weights is a model to be trained from scratch; one with weights in the layout of
+// another system's checkpoints is not.
+TEST_F(HubTest, CheckpointsOfOtherSystemsAreNotPassedOver) {
+  const std::string folder = Saved("checkpoint");
+  fs::remove(folder + "/model.safetensors");
+  EXPECT_TRUE(LoadModel(folder).ok());
+  const auto failure = [&](const std::string& file) {
+    fs::create_directories(fs::path(folder + "/" + file).parent_path());
+    EXPECT_TRUE(WriteFileAtomically(folder + "/" + file, "").ok());
+    const auto model = LoadModel(folder);
+    EXPECT_FALSE(model.ok()) << file;
+    EXPECT_EQ(Message(WeightFiles::Open(folder).status()), Message(model.status()));
+    return Message(model.status());
+  };
+  EXPECT_EQ(failure("global_step10/mp_rank_00_model_states.pt"),
+            folder +
+                ": holds no weights (model.safetensors), but a checkpoint of DeepSpeed, "
+                "'global_step10'; DeepSpeed's zero_to_fp32.py makes weights of it");
+  fs::remove_all(folder + "/global_step10");
+  fs::create_directories(folder + "/optimizer_0");
+  EXPECT_TRUE(WriteFileAtomically(folder + "/optimizer_0/__0_0.distcp", "").ok());
+  EXPECT_EQ(failure("pytorch_model_fsdp_0/__0_0.distcp"),
+            folder +
+                ": holds no weights (model.safetensors), but a checkpoint of "
+                "torch.distributed, 'pytorch_model_fsdp_0'; `accelerate merge-weights` makes "
+                "weights of it");
+}
+
 TEST_F(HubTest, HostileFoldersAreRefused) {
   const auto write = [](const std::string& path, const std::string& text) {
     std::ofstream(path) << text;

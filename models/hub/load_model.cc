@@ -315,6 +315,11 @@ Status LoadAdapters(Model& model, const LoadOptions& options) {
 
 StatusOr<std::unique_ptr<Model>> BuildFresh(const std::string& source, nlohmann::json config,
                                             const LoadOptions& options) {
+  if (IsDirectory(source)) {
+    // Weights that cannot be read are not to be passed over.
+    const Status none = WeightFiles::Open(source).status();
+    if (none.code() != StatusCode::kNotFound) return none;
+  }
   if (options.require_weights || options.quantize) {
     return NotFound(source, IsDirectory(source)
                                 ? ": the folder holds no weights (model.safetensors)"

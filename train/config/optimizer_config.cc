@@ -67,7 +67,8 @@ const OptionTable& OptimizerConfig::Table() {
                "DeepSpeed's schedulers count")
           .Add("schedule_counting", &OptimizerConfig::schedule_counting,
                "whose count of steps the schedule follows: Colossal-AI's warm-up begins one step "
-               "later, FlagAI's decay is spread over all steps",
+               "later, FlagAI's decay is spread over all steps, and neither waits for updates that "
+               "are left out for overflows",
                {.choices = optim::CountingNames()})
           .Add("schedule_by_epoch", &OptimizerConfig::schedule_by_epoch,
                "the rate changes from epoch to epoch only: `warmup_steps`, `schedule_steps` and "

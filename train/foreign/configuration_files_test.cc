@@ -173,6 +173,7 @@ TEST_F(ConfigurationFilesTest, DeepSpeed) {
                     {"gradient_accumulation_steps", 2},
                     {"max_grad_norm", 1},
                     {"dtype", "float16"},
+                    {"hysteresis", 1},
                     {"lr", 4e-4},
                     {"betas", {0.9, 0.999}},
                     {"weight_decay", 0.01}}),

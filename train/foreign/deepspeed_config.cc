@@ -77,7 +77,15 @@ void TranslateLossScale(ForeignKeys& ds) {
   }
   if (power && *power > 64) return ds.Fail("fp16.initial_scale_power", "must be at most 64");
   ds.Put("growth_interval", window);
-  ds.Put("hysteresis", hysteresis);
+  // Of stage 0 the optimizers that hold half-precision parameters know no hysteresis.
+  const bool is_fixed = scale.value_or(0) > 0;
+  const bool is_on = ds.Has("fp16.enabled") && ds.Bool("fp16.enabled").value_or(true);
+  if (is_on && !is_fixed && ds.Integer("zero_optimization.stage", 0).value_or(0) == 0) {
+    if (hysteresis) ds.Ignore("fp16.hysteresis", "at stage 0 each overflow halves the scale");
+    ds.Put("hysteresis", Json(1));
+  } else {
+    ds.Put("hysteresis", hysteresis);
+  }
   // A least scale of 0 is no bound; scales are positive here.
   if (least && *least > 0) ds.Put("min_scale", least);
   if (power) {

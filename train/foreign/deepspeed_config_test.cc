@@ -106,7 +106,7 @@ TEST(DeepSpeedConfigTest, AutoAndAbsenceLeaveTesseraItsDefaults) {
     "zero_optimization": {"reduce_bucket_size": "auto", "stage3_prefetch_bucket_size": "auto"},
     "optimizer": {"type": "AdamW", "params": {"lr": "auto", "betas": "auto", "eps": "auto",
                                               "weight_decay": "auto"}}})"),
-            Json({{"optimizer", "adamw"}, {"zero", 0}}));
+            Json({{"hysteresis", 1}, {"optimizer", "adamw"}, {"zero", 0}}));
 }
 
 TEST(DeepSpeedConfigTest, TwoBatchSizesGiveTheThird) {
@@ -156,6 +156,17 @@ TEST(DeepSpeedConfigTest, NumberFormats) {
   const Json fixed = Translated(R"({"fp16": {"enabled": true, "loss_scale": 128}})");
   EXPECT_EQ(fixed, Json({{"dtype", "float16"}, {"loss_scale", 128.0}}));
   EXPECT_EQ(Translated(R"({"fp16": {"initial_scale_power": 12}})")["initial_scale"], 4096.0);
+  // The optimizers around half-precision parameters of stage 0 know no hysteresis.
+  const auto hysteresis = [](const std::string& fp16, int stage) {
+    return Translated(
+               Concat(R"({"fp16": )", fp16, R"(, "zero_optimization": {"stage": )", stage, "}}"))
+        .value("hysteresis", Json());
+  };
+  EXPECT_EQ(hysteresis(R"({"enabled": true, "hysteresis": 4})", 0), 1);
+  EXPECT_EQ(hysteresis(R"({"enabled": true})", 0), 1);
+  EXPECT_EQ(hysteresis(R"({"enabled": true, "hysteresis": 4})", 1), 4);
+  EXPECT_EQ(hysteresis(R"({"enabled": true})", 3), Json());
+  EXPECT_EQ(hysteresis(R"({"enabled": false})", 0), Json());
   // Beyond the greatest scale, which follows: else the configuration would not be in order.
   const Json large = Translated(R"({"fp16": {"initial_scale_power": 40}})");
   EXPECT_EQ(large["max_scale"], large["initial_scale"]);

@@ -152,8 +152,12 @@ StatusOr<const Dialect*> DialectOf(const std::vector<const Json*>& given, const 
 
 void ApplyDialect(const Dialect& dialect, RunConfig* config, std::vector<KeyVerdict>* verdicts) {
   for (const auto& [key, value] : dialect.defaults) {
+    Json wanted = value;
     // Adam's; other optimizers have values of their own.
-    if (key == "betas" && config->optimizer != "adam" && config->optimizer != "adamw") continue;
+    if (key == "betas" && config->optimizer != "adam" && config->optimizer != "adamw") {
+      if (dialect.name != "megatron" || config->optimizer != "lion") continue;
+      wanted = {0.95, 0.98};
+    }
     if (config->IsSet(key) || !config->Applies(key).ok()) continue;
     if (key == "epochs" && config->max_steps) continue;
     // These are the defaults of PyTorch's scaler, which goes with autocast. Half-precision
@@ -161,11 +165,13 @@ void ApplyDialect(const Dialect& dialect, RunConfig* config, std::vector<KeyVerd
     const bool scales = key == "growth_interval" || key == "hysteresis";
     if (scales && config->autocast != "float16") continue;
     const Json usual = FindRunConfigKey(key)->default_value();
-    SetRunConfigKey(config, key, value, key).IgnoreError();
+    SetRunConfigKey(config, key, wanted, key).IgnoreError();
     config->given.erase(key);  // nobody gave it
-    if (value != usual) {
-      verdicts->push_back(
-          {key, KeyFate::kDefault, Concat(Printed(value), ", as ", dialect.system, " has it"), {}});
+    if (wanted != usual) {
+      verdicts->push_back({key,
+                           KeyFate::kDefault,
+                           Concat(Printed(wanted), ", as ", dialect.system, " has it"),
+                           {}});
     }
   }
   config->dialect = dialect.name;

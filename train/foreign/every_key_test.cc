@@ -214,6 +214,7 @@ TEST_F(EveryKeyTest, DeepSpeed) {
       {"scheduler.params", schedule("WarmupLR", Json::object())},
       {"scheduler.type", schedule("WarmupDecayLR", {{"total_num_steps", 20}})},
       {"optimizer.legacy_fusion", adam},
+      {"fp16.hysteresis", {{"fp16", {{"enabled", true}}}, {"zero_optimization", {{"stage", 1}}}}},
       {"fp16.", {{"fp16", {{"enabled", true}}}}},
       {"torch_autocast.dtype", {{"torch_autocast", {{"enabled", true}, {"dtype", "fp16"}}}}},
       {"zero_optimization.reduce_bucket_size", stage1},

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/foreign/meanings.h"
 
+#include <algorithm>
 #include <cmath>
+#include <optional>
 
 #include "base/options.h"
 #include "nlohmann/json.hpp"
@@ -28,11 +30,12 @@ void Drop(const std::string& name, const std::string& key, const std::string& re
   }
 }
 
-// Hugging Face and Megatron-LM give the values of `adam_*` to Adam (and the betas to Lion),
-// whatever dump of arguments they come with.
-void KeepAdamsValues(const RunLayers& layers, RunConfig* config) {
-  const bool has_betas = config->optimizer == "lion";
-  if (!has_betas && config->optimizer != "adafactor" && config->optimizer != "sgd") return;
+// Hugging Face and Megatron-LM give the values of `adam_*` to Adam (Hugging Face the betas to Lion,
+// too), whatever dump of arguments they come with.
+void KeepAdamsValues(const Dialect* dialect, const RunLayers& layers, RunConfig* config) {
+  const bool is_lion = config->optimizer == "lion";
+  const bool has_betas = is_lion && !Speaks(dialect, "megatron");
+  if (!is_lion && config->optimizer != "adafactor" && config->optimizer != "sgd") return;
   for (RunLayer* layer : {layers.file, layers.flags}) {
     for (const auto& [name, key] :
          {std::pair{"adam_epsilon", "eps"}, {"adam_beta1", "betas"}, {"adam_beta2", "betas"}}) {
@@ -149,10 +152,13 @@ void EvaluateAsLogged(const RunLayers& layers, RunConfig* config,
 
 // What Megatron-LM's schedules are beside ours (its OptimizerParamScheduler).
 Status CheckMegatronsSchedule(RunConfig* config) {
-  if (config->warmup_steps > 0 && config->warmup_steps < 1 && config->schedule_steps) {
-    // lr_warmup_fraction is one of the schedule's steps.
-    config->warmup_steps =
-        std::ceil(config->warmup_steps * static_cast<double>(*config->schedule_steps));
+  const std::optional<int64_t> end =
+      config->schedule_steps ? config->schedule_steps : config->max_steps;
+  if (config->warmup_steps > 0 && config->warmup_steps < 1 && end) {
+    // lr_warmup_fraction is one of the schedule's steps. Its warm-up may end within a step, ours at
+    // the nearest one; any warm-up at all takes the first step at the least rate.
+    const double steps = config->warmup_steps * static_cast<double>(*end);
+    config->warmup_steps = std::max(1.0, std::round(steps));
   }
   if (config->lr_schedule == "inverse_sqrt") {
     if (config->warmup_steps == 0) {
@@ -196,7 +202,7 @@ void JoinBetas(const RunLayer& file, RunLayer* flags) {
 
 void FindMeanings(const Dialect* dialect, const RunLayers& layers, bool has_deepspeed_file,
                   RunConfig* config) {
-  KeepAdamsValues(layers, config);
+  KeepAdamsValues(dialect, layers, config);
   TakeHalvesForParameters(dialect, layers, has_deepspeed_file, config);
   if (Speaks(dialect, "flagai")) TakeFlagAisCheckpoints(layers, config);
   if (!Speaks(dialect, "megatron")) return;

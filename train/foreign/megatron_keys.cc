@@ -45,10 +45,13 @@ StatusOr<Json> Recomputes(const Json& value) {
   return InvalidArgument("is ", Printed(value), ", expected full or selective");
 }
 
-StatusOr<Json> MinutesAsSeconds(const Json& value) {
-  const Json minutes = Plain(value);
-  if (!minutes.is_number()) return InvalidArgument("must be a number, not ", Printed(value));
-  return Json{{"collective_timeout", 60 * minutes.get<double>()}};
+// Minutes, which are seconds here.
+ForeignKey Minutes(const char* name, const char* ours) {
+  return Becomes(name, ours, [ours](const Json& value) -> StatusOr<Json> {
+    const Json minutes = Plain(value);
+    if (!minutes.is_number()) return InvalidArgument("must be a number, not ", Printed(value));
+    return Json{{ours, 60 * minutes.get<double>()}};
+  });
 }
 
 }  // namespace
@@ -94,6 +97,14 @@ const ForeignSystem& MegatronLm() {
          Becomes("lr_wsd_decay_style", "lr_decay_type", WsdDecayStyle),
          Renamed("adam_eps", "eps"),
          Renamed("sgd_momentum", "momentum"),
+         Renamed("initial_loss_scale", "initial_scale"),
+         Renamed("min_loss_scale", "min_scale"),
+         Renamed("loss_scale_window", "growth_interval"),
+         WhereTrue("calculate_per_token_loss", "loss_average", {{"loss_average", "targets"}}),
+         WhereTrue("no_check_for_nan_in_loss_and_grad", "on_non_finite",
+                   {{"on_non_finite", "continue"}}),
+         WhereTrue("deterministic_mode", "deterministic", {{"deterministic", true}}),
+         Minutes("exit_duration_in_mins", "time_limit"),
          Renamed("tensor_model_parallel_size", "tp"),
          Renamed("pipeline_model_parallel_size", "pp"),
          Renamed("context_parallel_size", "cp"),
@@ -102,10 +113,22 @@ const ForeignSystem& MegatronLm() {
          Renamed("save", "out"),
          Read("load", "resume"),
          Renamed("data_path", "data"),
+         Renamed("train_data_path", "data"),
+         Renamed("valid_data_path", "val_data"),
          Renamed("tokenizer_model", "tokenizer"),
          Refused("expert_tensor_parallel_size", "tp splits experts like all layers", {1}),
          Refused("rampup_batch_size", "a run has batches of one size"),
          Refused("train_samples", "give train_iters"),
+         Refused("exit_interval", "give train_iters, and lr_decay_iters for the schedule"),
+         Refused("test_data_path", "training reads no test set; `tessera eval` does"),
+         Refused("start_weight_decay", "weight decay is the same at every step; give weight_decay"),
+         Refused("end_weight_decay", "weight decay is the same at every step; give weight_decay"),
+         Refused("weight_decay_incr_style",
+                 "weight decay is the same at every step; give weight_decay", {"constant"}),
+         Refused("decoupled_lr", "every parameter has the rate lr"),
+         Refused("decoupled_min_lr", "every parameter has the rate lr"),
+         Refused("lion_beta1", "give betas, two numbers"),
+         Refused("lion_beta2", "give betas, two numbers"),
          Refused("lr_decay_samples", "give lr_decay_iters"),
          Refused("lr_warmup_samples", "give lr_warmup_iters", {0}),
          Becomes("split", "val_fraction", HeldOut),
@@ -115,7 +138,7 @@ const ForeignSystem& MegatronLm() {
          NoEffect("tensorboard_log_interval", "event files have the rows of log_interval"),
          WhereTrue("overlap_grad_reduce", "overlap_comm", {{"overlap_comm", true}}),
          Becomes("recompute_granularity", "checkpoint_activations", Recomputes),
-         Becomes("distributed_timeout_minutes", "collective_timeout", MinutesAsSeconds)}};
+         Minutes("distributed_timeout_minutes", "collective_timeout")}};
     ForeignTable& keys = arguments->keys;
     Add(keys, {"recompute_method", "recompute_num_layers"}, [](std::string name) {
       return NoEffect(std::move(name),
@@ -131,6 +154,18 @@ const ForeignSystem& MegatronLm() {
               NoEffect(std::move(name), "operations are fused and overlapped as they are"));
         });
     keys.push_back(Switch(NoEffect("recompute_activations", "attention keeps no scores")));
+    keys.push_back(Switch(NoEffect("attention_softmax_in_fp32", "the softmax is in float32")));
+    keys.push_back(Switch(
+        NoEffect("accumulate_allreduce_grads_in_fp32", "gradients are collected in float32")));
+    keys.push_back(Switch(NoEffect("exit_signal_handler", "a signal to stop makes a run save")));
+    keys.push_back(NoEffect("data_cache_path", "the order of samples is computed, not kept"));
+    keys.push_back(
+        Switch(Refused("use_checkpoint_args",
+                       "give the folder of a model, whose config.json has its shape", {false})));
+    Add(keys, {"reset_position_ids", "reset_attention_mask", "eod_mask_loss"},
+        [](std::string name) {
+          return Switch(Refused(std::move(name), "documents of a row are not told apart", {false}));
+        });
     Add(keys, {"transformer_impl", "attention_backend"}, [](std::string name) {
       return NoEffect(std::move(name), "operations are fused and overlapped as they are");
     });

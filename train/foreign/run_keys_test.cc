@@ -170,7 +170,11 @@ TEST(RunKeysTest, MegatronsSchedules) {
        {{"lr_schedule", "inverse_sqrt"}}},
       // A share of the schedule's steps, not of the run's.
       {{{"lr_warmup_fraction", 0.5}, {"lr_decay_iters", 6}}, {{"warmup_steps", 3.0}}},
-      {{{"lr_warmup_fraction", 0.5}}, {{"warmup_steps", 0.5}}},
+      {{{"lr_warmup_fraction", 0.5}}, {{"warmup_steps", 5.0}}},
+      // 7.000000000000001 as a product; 2.21; 0.1.
+      {{{"lr_warmup_fraction", 0.07}, {"train_iters", 100}}, {{"warmup_steps", 7.0}}},
+      {{{"lr_warmup_fraction", 0.13}, {"lr_decay_iters", 17}}, {{"warmup_steps", 2.0}}},
+      {{{"lr_warmup_fraction", 0.01}}, {{"warmup_steps", 1.0}}},
       {{{"lr_decay_style", "WSD"}, {"lr_wsd_decay_iters", 4}, {"lr_wsd_decay_style", "minus_sqrt"}},
        {{"lr_decay_type", "1-sqrt"}}},
       {{{"lr_decay_style", "cosine"}}, {{"lr_schedule", "cosine"}}},
@@ -223,6 +227,20 @@ TEST(RunKeysTest, WhatMegatronsWordsWouldMeanElsewhere) {
       {{{"recompute_granularity", "selective"}}, "checkpoint_activations", false},
       {{{"distributed_timeout_minutes", 2}}, "collective_timeout", 120.0},
       {{{"overlap_grad_reduce", true}, {"use_flash_attn", true}}, "overlap_comm", true},
+      {{{"fp16", true}, {"initial_loss_scale", 1024}}, "initial_scale", 1024.0},
+      {{{"fp16", true}, {"min_loss_scale", 2}}, "min_scale", 2.0},
+      {{{"fp16", true}, {"loss_scale_window", 50}}, "growth_interval", 50},
+      {{{"calculate_per_token_loss", true}}, "loss_average", "targets"},
+      {{{"calculate_per_token_loss", false}}, "loss_average", "micro_batches"},
+      {{{"no_check_for_nan_in_loss_and_grad", true}}, "on_non_finite", "continue"},
+      {{{"deterministic_mode", true}}, "deterministic", true},
+      {{{"exit_duration_in_mins", 3}}, "time_limit", 180.0},
+      {{{"valid_data_path", "v"}}, "val_data", "v"},
+      {{{"weight_decay_incr_style", "constant"}}, "weight_decay", 0.01},
+      // Lion has betas of its own.
+      {{{"optimizer", "lion"}}, "betas", {0.95, 0.98}},
+      {{{"optimizer", "lion"}, {"adam_beta1", 0.9}, {"adam_beta2", 0.95}}, "betas", {0.95, 0.98}},
+      {{{"optimizer", "lion"}, {"betas", {0.9, 0.99}}}, "betas", {0.9, 0.99}},
   };
   for (const Case& c : cases) {
     Json flags = {{"micro_batch_size", 4}, {"train_iters", 10}, {"lr", 1e-4}, {"save", "o"}};
@@ -251,6 +269,10 @@ TEST(RunKeysTest, WhatMegatronsWordsWouldMeanElsewhere) {
       {{{"swiglu", true}}, "--swiglu is true, refused: a model's shape"},
       {{{"vocab_file", "v"}}, "give the tokenizer's folder as tokenizer_model"},
       {{{"no_load_optim", true}}, "a checkpoint keeps and restores the whole run"},
+      {{{"start_weight_decay", 0.01}}, "give weight_decay"},
+      {{{"weight_decay_incr_style", "linear"}}, "refused: weight decay is the same at every step"},
+      {{{"optimizer", "lion"}, {"lion_beta1", 0.9}}, "give betas, two numbers"},
+      {{{"reset_position_ids", true}}, "documents of a row are not told apart"},
       {{{"split", {1, -1}}}, "--split must be the shares"},
       {{{"global_batch_size", 8}, {"gradient_accumulation_steps", 3}},
        "but gradient_accumulation_steps is 3"},

@@ -20,11 +20,11 @@
 // does: targets count alike. Where all micro-batches have as many targets, both are the same, and
 // the same bits where the numbers of micro-batches and of data-parallel ranks are powers of two.
 //
-// Step n (from 1) has the learning rate of the configuration's schedule at n, and dropout a key of
-// n and the micro-batch's number among all ranks': nothing else is a state beside weights,
-// optimizer and loss scale, so that a checkpoint continues bit for bit, on other layouts too as far
-// as their sums allow (docs/distributed.md). A step that is left out for an overflow counts as a
-// step.
+// Step n (from 1) has the learning rate of the configuration's schedule at n, less the steps before
+// it that were left out for an overflow (which count as steps otherwise), and dropout a key of n
+// and the micro-batch's number among all ranks': nothing else is a state beside weights, optimizer
+// and loss scale, so that a checkpoint continues bit for bit, on other layouts too as far as their
+// sums allow (docs/distributed.md).
 //
 // Calls out of order throw Error and change nothing. A pass that throws takes the engine back to
 // the beginning of its step: gradients of earlier micro-batches are dropped, parameters are as they
@@ -137,7 +137,8 @@ class ConfiguredEngine {
   int64_t samples() const;
   bool was_step_applied() const { return loop_->applied(); }  // the last one
   double grad_norm() const { return loop_->grad_norm(); }     // of the last step, before clipping
-  double learning_rate() const { return learning_rate_(global_steps() + 1); }  // of the next step
+  // Of the next step: the schedule waits where an update is left out, as DeepSpeed's does.
+  double learning_rate() const { return learning_rate_(global_steps() + 1 - skipped_steps()); }
   double loss_scale() const;  // 1 without loss scaling
 
   // --- Checkpoints (dist/checkpoint) -------------------------------------------------------------

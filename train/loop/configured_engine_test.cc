@@ -153,9 +153,11 @@ Outcome Train(const Layout& layout, const Span& span) {
       EXPECT_NE(loaded->path, "");
       EXPECT_EQ(loaded->client_state, nlohmann::json({{"epoch", 7}}));
     }
+    const auto schedule = optim::MakeSchedule(config.schedule_of(8));
     Outcome mine;
     while (engine.global_steps() < span.end) {
       const int64_t step = engine.global_steps();
+      EXPECT_EQ(engine.learning_rate(), schedule->At(step + 1 - engine.skipped_steps()));
       mine.losses.push_back(span.loop && layout.pp == 1 ? LoopStep(engine, step)
                                                         : TrainBatchStep(engine, step));
       mine.norms.push_back(engine.grad_norm());

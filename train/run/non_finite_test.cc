@@ -10,6 +10,7 @@
 #include "dist/store/parameter_shard.h"
 #include "models/model_keys.h"
 #include "ops/elementwise/elementwise.h"
+#include "optim/schedule.h"
 #include "train/ranks/run_on_ranks.h"
 #include "train/testing/small_runs.h"
 
@@ -156,6 +157,38 @@ TEST_F(NonFiniteTest, AnOverflowThatLossScalingSkipsIsNone) {
   const Outcome outcome = Run(config, 3, 1e30);  // the loss is finite, its scaled gradient is not
   EXPECT_TRUE(outcome.status.ok()) << Message(outcome.status);
   EXPECT_TRUE(outcome.weights_are_finite);
+}
+
+// The schedule of the Trainer, of DeepSpeed and of Megatron-LM waits for an update that is left
+// out, FlagAI's does not. A checkpoint keeps the count.
+TEST_F(NonFiniteTest, TheScheduleWaitsForUpdatesThatOverflowsCost) {
+  for (const char* counting : {"tessera", "flagai"}) {
+    RunConfig config = Config(counting);
+    config.dtype = "float16";
+    config.initial_scale = 1024;
+    config.hysteresis = 1;
+    config.lr_schedule = "linear";
+    config.min_lr = 0;
+    config.warmup_steps = 2;
+    config.schedule_counting = counting;
+    config.log_interval = 1;
+    config.save_interval = 4;
+    config.val_fraction = 0;
+    const auto schedule = optim::MakeSchedule(config.schedule_of(8));
+    ASSERT_TRUE(schedule.ok()) << Message(schedule.status());
+    ASSERT_TRUE(Run(config, 3, 1e30).status.ok());
+    ASSERT_TRUE(RemoveAll(dist::CheckpointPath(config.out, 8)).ok());
+    ASSERT_TRUE(Run(config, 0, 1, /*resume=*/true).status.ok());
+    const auto rows = Rows(config);
+    ASSERT_EQ(rows.size(), 8u);
+    for (int64_t step = 1; step <= 8; ++step) {
+      const auto& row = rows[static_cast<size_t>(step - 1)];
+      const bool waits = step > 3 && counting == std::string("tessera");
+      EXPECT_EQ(row["skipped_steps"], step >= 3 ? 1 : 0) << step;
+      EXPECT_DOUBLE_EQ(row["lr"].get<double>(), schedule->At(waits ? step - 1 : step))
+          << counting << ' ' << step;
+    }
+  }
 }
 
 // Loss scaling that can never come to fit ends the run; one that looks for its height does not.
