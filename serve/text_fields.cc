@@ -167,7 +167,9 @@ StatusOr<GrammarCache::Grammar> GrammarOfFormat(const ordered_json& format, Serv
   const auto type = fields.Text("type");
   StatusOr<GrammarCache::Grammar> grammar = GrammarCache::Grammar();
   if (type == "json_object") {
-    grammar = service.grammars().OfSchema({{"type", "object"}}, "type");
+    const ordered_json* const schema = fields.Any("schema");  // llama.cpp's place for one
+    grammar = schema != nullptr ? service.grammars().OfSchema(*schema, "schema")
+                                : service.grammars().OfSchema({{"type", "object"}}, "type");
   } else if (type == "json_schema") {
     grammar = GrammarOfJsonSchema(fields, service);
   } else if (type != "text") {

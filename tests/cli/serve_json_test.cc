@@ -117,6 +117,11 @@ TEST_F(ServeJsonTest, TextsFitTheirFormat) {
     message = Post(client, kChat, body)["choices"][0]["message"];
     const auto object = ordered_json::parse(message["content"].get<std::string>(), nullptr, false);
     EXPECT_TRUE(object.is_object()) << message;
+    body["response_format"]["schema"] = {{"const", {{"who", "red"}}}};  // as llama.cpp has it
+    message = Post(client, kChat, body)["choices"][0]["message"];
+    EXPECT_EQ(ordered_json::parse(message["content"].get<std::string>(), nullptr, false),
+              (ordered_json{{"who", "red"}}))
+        << message;
   }
   Post(client, kCompletions,
        {{"prompt", "red"}, {"max_tokens", 2}, {"response_format", {{"type", "text"}}}});
@@ -157,6 +162,8 @@ TEST_F(ServeJsonTest, RefusesFormatsByName) {
   EXPECT_EQ(refusal("json"), "response_format: must be an object with a `type`");
   EXPECT_EQ(refusal({{"type", "xml"}}),
             "response_format.type: must be text, json_object or json_schema");
+  EXPECT_EQ(refusal({{"type", "json_object"}, {"schema", 3}}),
+            "response_format.schema: a schema is an object, true or false");
   EXPECT_EQ(refusal({{"type", "json_schema"}}), "response_format.json_schema: is missing");
   EXPECT_EQ(refusal({{"type", "json_schema"}, {"json_schema", {{"name", "a"}}}}),
             "response_format.json_schema.schema: is missing");
