@@ -144,10 +144,11 @@ const SelfAttentionConfig& Checked(const SelfAttentionConfig& config) {
 }  // namespace
 
 int64_t HeadDim(const SelfAttentionConfig& config) {
+  TESSERA_CHECK(config.hidden_size > 0 && config.num_heads > 0, "self_attention",
+                "a hidden size of ", config.hidden_size, " and ", config.num_heads, " heads");
   if (config.head_dim > 0) return config.head_dim;
-  TESSERA_CHECK(config.num_heads > 0 && config.hidden_size % config.num_heads == 0,
-                "self_attention", "hidden size ", config.hidden_size, " does not divide into ",
-                config.num_heads, " heads");
+  TESSERA_CHECK(config.hidden_size % config.num_heads == 0, "self_attention", "hidden size ",
+                config.hidden_size, " does not divide into ", config.num_heads, " heads");
   return config.hidden_size / config.num_heads;
 }
 

@@ -237,6 +237,14 @@ TEST(ModuleTest, AChildMayOutliveItsParent) {
   head.reset();
 }
 
+// Sizes that a configuration leaves at 0.
+TEST(ModuleTest, AttentionWithoutSizesIsRefused) {
+  const Scope scope = Scope::Root({});
+  EXPECT_THROW(SelfAttention({.num_heads = 2}, scope), Error);
+  EXPECT_THROW(SelfAttention({.num_heads = 2, .head_dim = 4}, scope), Error);
+  EXPECT_THROW(SelfAttention({.hidden_size = 8}, scope), Error);
+}
+
 TEST(ModuleTest, HooksMayRemoveThemselvesAndAddOthers) {
   ReplicatedLinear layer({.in_features = 4, .out_features = 4}, Scope::Root({.seed = 1}));
   std::string order;
