@@ -202,7 +202,7 @@ bool StreamUsageField(Fields& fields) {
   Fields inner(*options);
   const bool usage = inner.Flag("include_usage").value_or(false);
   inner.Allow({"include_obfuscation"});
-  inner.Refuse("continuous_usage_stats", "usage is told at the end");
+  inner.Refuse("continuous_usage_stats", "usage is reported once, at the end");
   if (const Status status = inner.Finish(); !status.ok()) fields.Fail(kKey, status);
   return usage;
 }

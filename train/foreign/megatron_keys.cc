@@ -162,10 +162,10 @@ const ForeignSystem& MegatronLm() {
     keys.push_back(
         Switch(Refused("use_checkpoint_args",
                        "give the folder of a model, whose config.json has its shape", {false})));
-    Add(keys, {"reset_position_ids", "reset_attention_mask", "eod_mask_loss"},
-        [](std::string name) {
-          return Switch(Refused(std::move(name), "documents of a row are not told apart", {false}));
-        });
+    Add(keys, {"reset_position_ids", "reset_attention_mask"}, [](std::string name) {
+      return Switch(Refused(std::move(name), "give reset_at_documents, which does both", {false}));
+    });
+    keys.push_back(Switch(Refused("eod_mask_loss", "the loss counts every token", {false})));
     Add(keys, {"transformer_impl", "attention_backend"}, [](std::string name) {
       return NoEffect(std::move(name), "operations are fused and overlapped as they are");
     });

@@ -272,7 +272,7 @@ TEST(RunKeysTest, WhatMegatronsWordsWouldMeanElsewhere) {
       {{{"start_weight_decay", 0.01}}, "give weight_decay"},
       {{{"weight_decay_incr_style", "linear"}}, "refused: weight decay is the same at every step"},
       {{{"optimizer", "lion"}, {"lion_beta1", 0.9}}, "give betas, two numbers"},
-      {{{"reset_position_ids", true}}, "documents of a row are not told apart"},
+      {{{"reset_position_ids", true}}, "give reset_at_documents, which does both"},
       {{{"split", {1, -1}}}, "--split must be the shares"},
       {{{"global_batch_size", 8}, {"gradient_accumulation_steps", 3}},
        "but gradient_accumulation_steps is 3"},
