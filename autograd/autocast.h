@@ -11,7 +11,8 @@
 //
 // In the scope, on this thread:
 //
-//   in half precision  Matmul, Linear, Attention: float32 operands are cast, results are halves
+//   in half precision  Matmul, Linear, Attention, convolutions: float32 operands are cast, results
+//                      are halves
 //   in float32         norms; CrossEntropy and Softmax compute in float32 whatever they are given
 //   in the wider       Cat, LayerNormResidual, and elementwise functions as always
 //   all others         in the dtype of what they are given

@@ -391,6 +391,13 @@ bool Option::IsNeutral(const Json& value) const {
   return value.is_null() || value == *notes.neutral || (kind == Kind::kBool && value == *default_);
 }
 
+OptionTable::OptionTable() = default;
+OptionTable::OptionTable(const OptionTable& other) = default;
+OptionTable::OptionTable(OptionTable&& other) noexcept = default;
+OptionTable& OptionTable::operator=(const OptionTable& other) = default;
+OptionTable& OptionTable::operator=(OptionTable&& other) noexcept = default;
+OptionTable::~OptionTable() = default;
+
 OptionTable& OptionTable::AddField(const char* key, const char* help, const OptionNotes& notes,
                                    Option::Kind kind, const options_internal::Access* access,
                                    ptrdiff_t offset) {

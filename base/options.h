@@ -167,6 +167,13 @@ struct UnsupportedKey {
 
 class OptionTable {
  public:
+  // Out of line: every struct with options has a table.
+  OptionTable(const OptionTable& other);
+  OptionTable(OptionTable&& other) noexcept;
+  OptionTable& operator=(const OptionTable& other);
+  OptionTable& operator=(OptionTable&& other) noexcept;
+  ~OptionTable();
+
   // The options of a struct S that has a default constructor. `title` heads them in a help text.
   template <typename S>
   static OptionTable Of(std::string title) {
@@ -211,6 +218,7 @@ class OptionTable {
   OptionTable& AddField(const char* key, const char* help, const OptionNotes& notes,
                         Option::Kind kind, const options_internal::Access* access,
                         ptrdiff_t offset);
+  OptionTable();
   OptionTable& IncludeTable(const OptionTable& base, ptrdiff_t offset);
 
   std::string title_;

@@ -141,6 +141,12 @@ void ThrowError(std::string_view operation, const std::string& detail) {
   throw Error(operation, detail);
 }
 
+std::string ConcatTexts(std::initializer_list<std::string_view> parts) {
+  std::string text;
+  for (const std::string_view part : parts) text += part;
+  return text;
+}
+
 void ThrowNoValue(const Status& status) {
   throw Error("status", status.ok() ? "an OK status is no failure"
                                     : Concat("a value was asked of a failure: ", status.message()));

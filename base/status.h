@@ -20,6 +20,7 @@
 #endif
 
 #include <concepts>
+#include <initializer_list>
 #include <memory>
 #include <optional>
 #include <string>
@@ -172,12 +173,35 @@ void AppendPart(TextBuilder& text, const Part& part) {
 }
 }  // namespace internal
 
+namespace internal {
+// A text of any type, and a literal of any length, as one type: messages are compiled once for
+// their kinds of parts.
+template <typename Part>
+decltype(auto) AsPart(const Part& part) {
+  if constexpr (kIsString<Part>) {
+    return std::string_view(part);
+  } else {
+    return (part);
+  }
+}
+// Of texts alone, as most messages are.
+std::string ConcatTexts(std::initializer_list<std::string_view> parts);
+template <typename... Parts>
+std::string ConcatParts(const Parts&... parts) {
+  TextBuilder text;
+  (AppendPart(text, parts), ...);
+  return std::move(text).Take();
+}
+}  // namespace internal
+
 // Concatenates anything that a TextBuilder or a stream takes.
 template <typename... Parts>
 std::string Concat(const Parts&... parts) {
-  TextBuilder text;
-  (internal::AppendPart(text, parts), ...);
-  return std::move(text).Take();
+  if constexpr ((kIsString<Parts> && ...)) {
+    return internal::ConcatTexts({std::string_view(parts)...});
+  } else {
+    return internal::ConcatParts(internal::AsPart(parts)...);
+  }
 }
 
 // A failure of any kind.
@@ -190,19 +214,19 @@ Status Failure(StatusCode code, const Parts&... parts) {
 // configuration or input) and with 1 for everything else.
 template <typename... Parts>
 Status InvalidArgument(const Parts&... parts) {
-  return Failure(StatusCode::kInvalidArgument, parts...);
+  return Status(StatusCode::kInvalidArgument, Concat(parts...));
 }
 template <typename... Parts>
 Status NotFound(const Parts&... parts) {
-  return Failure(StatusCode::kNotFound, parts...);
+  return Status(StatusCode::kNotFound, Concat(parts...));
 }
 template <typename... Parts>
 Status DataLoss(const Parts&... parts) {
-  return Failure(StatusCode::kDataLoss, parts...);
+  return Status(StatusCode::kDataLoss, Concat(parts...));
 }
 template <typename... Parts>
 Status Internal(const Parts&... parts) {
-  return Failure(StatusCode::kInternal, parts...);
+  return Status(StatusCode::kInternal, Concat(parts...));
 }
 // What kind of failure an errno is.
 StatusCode CodeOfErrno(int error);

@@ -5,6 +5,15 @@
 
 namespace tessera {
 
+void Shape::ThrowTooMany() {
+  internal::ThrowError("shape", Concat("more than ", kMaxDims, " dimensions"));
+}
+
+void Shape::ThrowOutOfRange(int dim, std::string_view operation) const {
+  internal::ThrowError(operation,
+                       Concat("dim ", dim, " is out of range for the ", ndim_, " of ", *this));
+}
+
 Shape BroadcastShapes(const Shape& a, const Shape& b, std::string_view operation) {
   const int ndim = std::max(a.ndim(), b.ndim());
   Shape out;

@@ -39,7 +39,8 @@ class Shape {
   const int64_t* end() const { return sizes_.data() + ndim_; }
 
   void push_back(int64_t size) {
-    TESSERA_CHECK(ndim_ < kMaxDims, "shape", "more than ", kMaxDims, " dimensions");
+    if (ndim_ >= kMaxDims) [[unlikely]]
+      ThrowTooMany();
     sizes_[ndim_++] = size;
   }
   void erase(int dim) {
@@ -63,8 +64,8 @@ class Shape {
   // A dim in [-ndim, ndim) as one in [0, ndim). Throws Error(operation) for another one.
   int Normalize(int dim, std::string_view operation = "shape") const {
     const int normalized = dim < 0 ? dim + ndim_ : dim;
-    TESSERA_CHECK(normalized >= 0 && normalized < ndim_, operation, "dim ", dim,
-                  " is out of range for the ", ndim_, " of ", *this);
+    if (normalized < 0 || normalized >= ndim_) [[unlikely]]
+      ThrowOutOfRange(dim, operation);
     return normalized;
   }
 
@@ -77,6 +78,10 @@ class Shape {
   }
 
  private:
+  // Out of line: hundreds of sources ask for a size.
+  [[noreturn]] static void ThrowTooMany();
+  [[noreturn]] void ThrowOutOfRange(int dim, std::string_view operation) const;
+
   std::array<int64_t, kMaxDims> sizes_{};
   int ndim_ = 0;
 };

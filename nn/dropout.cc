@@ -12,6 +12,13 @@ RandomKey KeyOf(const Dropout& layer, const ForwardContext& context) {
 
 }  // namespace
 
+Dropout::Dropout(double p, const Scope& scope) : Module(scope) { Dropout::set_dropout(p); }
+
+void Dropout::set_dropout(double p) {
+  TESSERA_CHECK(p >= 0 && p < 1, "dropout", "p = ", p, " is not in [0, 1)");
+  p_ = p;
+}
+
 Tensor Dropout::Forward(const Tensor& x, const ForwardContext& context) const {
   if (!context.training || p_ == 0) return x;
   return Call(x, [&] {

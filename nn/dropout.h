@@ -15,7 +15,8 @@ namespace tessera::nn {
 
 class Dropout : public Module {
  public:
-  Dropout(double p, const Scope& scope) : Module(scope), p_(p) {}
+  // Throws Error unless p is in [0, 1).
+  Dropout(double p, const Scope& scope);
   std::string_view kind() const override { return "Dropout"; }
   Tensor Forward(const Tensor& x, const ForwardContext& context) const;
   // Of a tensor that every rank has whole, under sequence parallelism too (a pooled [B, C]).
@@ -24,10 +25,10 @@ class Dropout : public Module {
   Tensor ForwardFeatures(const Tensor& x, int64_t begin, int64_t features,
                          const ForwardContext& context) const;
   double p() const { return p_; }
-  void set_dropout(double p) override { p_ = p; }
+  void set_dropout(double p) override;
 
  private:
-  double p_;
+  double p_ = 0;
 };
 
 }  // namespace tessera::nn

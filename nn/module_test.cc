@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "autograd/recompute.h"
 #include "nn/activation.h"
 #include "nn/attention.h"
@@ -116,6 +118,15 @@ TEST(ModuleTest, TrainingSwitchesDropout) {
   EXPECT_NE(dropout.Forward(x, context).ToVector<float>(),
             dropout.Forward(x, {.training = true, .step = 2}).ToVector<float>());
   EXPECT_EQ(dropout.Forward(x, {.step = 1}).ToVector<float>(), x.ToVector<float>());
+}
+
+TEST(ModuleTest, DropoutIsAProbability) {
+  for (const double p : {-0.1, 1.0, 1.5, std::nan("")}) {
+    EXPECT_THROW(Dropout(p, Scope::Root({})), Error) << p;
+    Dropout dropout(0, Scope::Root({}));
+    EXPECT_THROW(dropout.set_dropout(p), Error) << p;
+    EXPECT_EQ(dropout.p(), 0) << p;
+  }
 }
 
 // Dropout's bits are a function of seed, module, step and micro-batch, and of nothing else; so are

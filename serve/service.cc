@@ -11,6 +11,7 @@
 #include "absl/strings/ascii.h"
 #include "base/json_ordered.h"
 #include "data/tokenizer/tokenizer.h"
+#include "models/generation/written_text.h"
 #include "nn/module.h"
 #include "serve/endpoints/endpoints.h"
 
@@ -106,6 +107,8 @@ ordered_json ErrorJson(const Status& status, const std::string& param) {
   if (!param.empty()) error["param"] = param;
   if (http_status == 401) error["code"] = "invalid_api_key";
   if (http_status == 404 && param == "model") error["code"] = "model_not_found";
+  // Clients cut their history and ask again.
+  if (HasMark(status, models::kTooLong)) error["code"] = "context_length_exceeded";
   return {{"error", std::move(error)}};
 }
 

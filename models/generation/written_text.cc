@@ -13,6 +13,13 @@
 namespace tessera::models {
 namespace {
 
+template <typename... Parts>
+Status TooLong(const Parts&... parts) {
+  Status status = InvalidArgument(parts...);
+  SetMark(status, kTooLong);
+  return status;
+}
+
 // How many tokens may follow what the text begins with.
 StatusOr<int64_t> Limit(const Model& model, const TextRequest& request, int64_t prompt_size) {
   const GenerationConfig& config = *request.config;
@@ -20,14 +27,14 @@ StatusOr<int64_t> Limit(const Model& model, const TextRequest& request, int64_t 
   const int64_t positions = model.positions_left(request.adapter);
   const int64_t room = positions == 0 ? INT64_MAX : positions - prompt_size;
   if (room < (config.max_new_tokens == 0 ? 0 : 1)) {
-    return InvalidArgument("the prompt of row ", row, " has ", prompt_size,
-                           " tokens; the model has ", positions, " positions");
+    return TooLong("the prompt of row ", row, " has ", prompt_size, " tokens; the model has ",
+                   positions, " positions");
   }
   if (config.max_new_tokens) {
     if (*config.max_new_tokens <= room) return *config.max_new_tokens;
-    return InvalidArgument("the prompt of row ", row, " has ", prompt_size, " tokens; with ",
-                           *config.max_new_tokens, " new ones it exceeds the model's ", positions,
-                           " positions");
+    return TooLong("the prompt of row ", row, " has ", prompt_size, " tokens; with ",
+                   *config.max_new_tokens, " new ones it exceeds the model's ", positions,
+                   " positions");
   }
   if (!config.max_length) return std::min(kDefaultNewTokens, room);
   if (*config.max_length > prompt_size) return std::min(*config.max_length - prompt_size, room);

@@ -23,6 +23,9 @@
 
 namespace tessera::models {
 
+// The mark (base/status.h) of a failure for lack of positions.
+inline constexpr char kTooLong[] = "too long for the model";
+
 class WrittenText {
  public:
   // InvalidArgument for what Generate refuses (models/generation/generate.h), scores of a prompt

@@ -28,11 +28,11 @@ enum class LinearLayout {
 };
 
 // x [..., in] to [..., out], plus bias [out] where defined. The gradients of weight and bias are
-// given apart from that of x, so that they can be queued (autograd/autograd.h); for a leaf they are
-// computed in the dtype its gradient is collected in. The result may have rows that lie apart
-// (AlignedProduct of ops/matmul/product.h): a language model's logits on a GPU do. With a tree of
-// inputs, x and weight have this rank's features, and y is the whole sum; with one of outputs, dx
-// is.
+// given apart from that of x, so that they can be queued (autograd/autograd.h); for a leaf that of
+// weight is computed in the dtype its gradient is collected in, that of bias in y's. The result may
+// have rows that lie apart (AlignedProduct of ops/matmul/product.h): a language model's logits on a
+// GPU do. With a tree of inputs, x and weight have this rank's features, and y is the whole sum;
+// with one of outputs, dx is.
 Tensor Linear(const Tensor& x, const Tensor& weight, const Tensor& bias, LinearLayout layout,
               const LinearTrees& trees = {});
 

@@ -45,13 +45,17 @@ struct ChatRequest {
 // (templates would print "None") or leave out what an answer says that only calls tools.
 StatusOr<ordered_json> WithTextContent(ordered_json messages) {
   if (!messages.is_array()) return InvalidArgument("must be a list of messages");
-  for (ordered_json& message : messages) {
+  for (size_t i = 0; i < messages.size(); ++i) {
+    ordered_json& message = messages[i];
     if (!message.is_object()) continue;
     if (message.contains("tool_calls") && !message.contains("content")) message["content"] = "";
     const auto content = message.find("content");
     if (content == message.end()) continue;
     if (content->is_null()) *content = "";
-    if (!content->is_array()) continue;
+    if (content->is_string()) continue;
+    if (!content->is_array()) {
+      return InvalidArgument("'content' of message ", i, " must be a text, not ", content->dump());
+    }
     std::string text;
     for (const ordered_json& part : *content) {
       const bool is_text = part.is_object() && part.value("type", ordered_json()) == "text" &&

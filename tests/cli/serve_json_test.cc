@@ -316,7 +316,7 @@ TEST_F(ServeJsonTest, MarksOfCallsMayBeSpecialTokens) {
   EXPECT_EQ(Post(client, kChat, body)["choices"][0]["message"]["content"], "");
 }
 
-TEST_F(ServeJsonTest, RefusesToolsByName) {
+TEST_F(ServeJsonTest, RefusesToolsAndContentsByName) {
   const std::string folder =
       FolderWithTemplate(Folder(), Path("tools"), "<tool_call>{{ messages | tojson }}");
   const RunningServe server(folder, Path("log"));
@@ -326,6 +326,13 @@ TEST_F(ServeJsonTest, RefusesToolsByName) {
     body.update(fields);
     return Refusal(client, kChat, body, param);
   };
+  const auto content = [](const ordered_json& content) {
+    return ordered_json{{"messages", {{{"role", "user"}, {"content", content}}}}};
+  };
+  EXPECT_EQ(refusal(content(3), "messages"),
+            "messages: 'content' of message 0 must be a text, not 3");
+  EXPECT_EQ(refusal(content({{"text", "a"}}), "messages"),
+            R"(messages: 'content' of message 0 must be a text, not {"text":"a"})");
   EXPECT_EQ(refusal({{"tool_choice", "required"}}, "tool_choice"), "tool_choice: needs `tools`");
   EXPECT_NE(refusal({{"tool_choice", "always"}}, "tool_choice").find("must be none, auto"),
             std::string::npos);

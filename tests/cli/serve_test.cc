@@ -293,6 +293,7 @@ TEST_F(ServeTest, TheFoldersLengthIsCutToTheRoom) {
       Send(client, {.method = "POST", .path = "/v1/completions", .body = refused.dump()});
   EXPECT_EQ(response.status, 400);
   EXPECT_NE(response.body.find("with 510 new ones it exceeds"), std::string::npos) << response.body;
+  EXPECT_EQ(json::parse(response.body)["error"]["code"], "context_length_exceeded");
   // There is no room at all.
   refused.erase("max_tokens");
   refused["prompt"] = std::string(512, 'a');
@@ -301,6 +302,7 @@ TEST_F(ServeTest, TheFoldersLengthIsCutToTheRoom) {
   EXPECT_EQ(full.status, 400);
   EXPECT_NE(full.body.find("has 512 tokens; the model has 512 positions"), std::string::npos)
       << full.body;
+  EXPECT_EQ(json::parse(full.body)["error"]["code"], "context_length_exceeded");
 }
 
 TEST_F(ServeTest, SeveralChoicesEchoAndStop) {

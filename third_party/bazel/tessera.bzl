@@ -112,6 +112,18 @@ def _floor_visibility():
         return ["//:above_" + floor]
     return ["//:programs"]
 
+# What runs once a step, a request or a command, and calls what the time goes to: a fifth less to compile.
+_FLOORS_OF_CALLERS = [
+    "serve",
+    "tools",
+    "train",
+]
+
+def _level_copts():
+    if native.package_name().split("/")[0] in _FLOORS_OF_CALLERS:
+        return ["-O1"]
+    return []
+
 def library_visibility(given):
     """Of a target on this floor, unless it is given."""
     return _visibility(given)
@@ -168,7 +180,7 @@ def tessera_library(
         srcs = sources_in_units(name, srcs, separate, testonly),
         hdrs = hdrs,
         deps = deps,
-        copts = _WARNINGS + _SAME_RESULTS + size_copts() + copts,
+        copts = _WARNINGS + _SAME_RESULTS + _level_copts() + size_copts() + copts,
         linkopts = linkopts,
         alwayslink = alwayslink,
         linkstatic = True,

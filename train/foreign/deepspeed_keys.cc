@@ -151,11 +151,10 @@ void AddOptimizer(ForeignTable* table) {
                           "there is one implementation, with its usual weight_decay")});
   Add(*table, {"lr", "betas", "eps", "weight_decay", "momentum"},
       [](std::string name) { return Read("optimizer.params." + name, name); });
-  Add(*table, {"adam_w_mode", "nesterov"}, [](std::string name) {
-    return Read("optimizer.params." + name, name == "nesterov" ? name : "optimizer");
-  });
   table->insert(table->end(),
-                {Read("optimizer.params.max_grad_norm", "max_grad_norm"),
+                {Read("optimizer.params.adam_w_mode", "optimizer"),
+                 Read("optimizer.params.nesterov", "nesterov"),
+                 Read("optimizer.params.max_grad_norm", "max_grad_norm"),
                  Refused("optimizer.params.bias_correction", "Adam corrects its moments", {true}),
                  Refused("optimizer.params.amsgrad", "there is no AMSGrad", {false}),
                  Refused("optimizer.params.dampening", "momentum is not damped", {0})});

@@ -5,6 +5,9 @@
 // The destructor lists the parts of an array or object on the heap, so that deep ones do not exhaust
 // the stack. What is parsed here has few levels (base/json_text.h refuses more), so that
 // destructors within destructors are fine. And `value == "text"` makes a value of the text first.
+//
+// What its two kinds of value are made of is compiled once (json.cc): that was a fifth of the compile
+// time of a source that uses them.
 #ifndef TESSERA_THIRD_PARTY_JSON_NLOHMANN_JSON_HPP_
 #define TESSERA_THIRD_PARTY_JSON_NLOHMANN_JSON_HPP_
 
@@ -16,6 +19,9 @@ namespace tessera {
 }
 #define JSON_THROW_USER(exception) ::tessera::ThrowJsonError()
 #endif
+
+// Paths go into JSON as texts: a source that includes this does not read <filesystem>, too.
+#define JSON_HAS_FILESYSTEM 0
 
 #include_next <nlohmann/json.hpp>
 
@@ -34,6 +40,11 @@ namespace tessera {
 namespace nlohmann {
 TESSERA_WITHOUT_MEMORY_(json)
 TESSERA_WITHOUT_MEMORY_(ordered_json)
+
+extern template class basic_json<>;
+extern template class basic_json<ordered_map>;
+extern template class detail::serializer<json>;
+extern template class detail::serializer<ordered_json>;
 }  // namespace nlohmann
 #undef TESSERA_WITHOUT_MEMORY_
 

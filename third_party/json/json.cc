@@ -15,3 +15,10 @@ void ThrowJsonError() { throw JsonError(); }
 
 }  // namespace tessera
 #endif
+
+namespace nlohmann {
+template class basic_json<>;
+template class basic_json<ordered_map>;
+template class detail::serializer<json>;
+template class detail::serializer<ordered_json>;
+}  // namespace nlohmann
