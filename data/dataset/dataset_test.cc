@@ -160,6 +160,8 @@ TEST_F(DatasetTest, ReadsEveryIntegerType) {
   check(8, Raw<uint16_t>({1, 65535, 3}), 2, {1, 65535, 3});
   check(4, Raw<int32_t>({1, 1 << 30, 3}), 4, {1, 1 << 30, 3});
   check(5, Raw<int64_t>({1, int64_t{1} << 40, 3}), 8, {1, int64_t{1} << 40, 3});
+  check(9, Raw<uint32_t>({1, 4294967295u, 3}), 4, {1, 4294967295, 3});
+  check(10, Raw<uint64_t>({1, uint64_t{1} << 40, 3}), 8, {1, int64_t{1} << 40, 3});
 }
 
 TEST_F(DatasetTest, SequencesWithGapsAndOutOfOrder) {
@@ -220,6 +222,8 @@ TEST_F(DatasetTest, HostileIndexesAreRefusedByName) {
   has(failure(patched(9, Raw<uint64_t>({2}))), "version 2");
   has(failure(patched(17, "\x07")), "type code 7");
   has(failure(patched(17, std::string(1, '\0'))), "type code 0");
+  has(failure(patched(17, "\x0b")), "type code 11");
+  has(failure("TNTIDX" + good.substr(6)), "the older format (TNTIDX); preprocess_data.py");
   for (const uint64_t count : {~uint64_t{0}, uint64_t{1} << 63, uint64_t{1} << 62,
                                (~uint64_t{0}) / 12 + 1, uint64_t{3}, uint64_t{1000}}) {
     failure(patched(18, Raw<uint64_t>({count})));
