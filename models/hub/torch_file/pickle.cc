@@ -424,7 +424,8 @@ class PickleMachine : private PickleBytes {
     const std::string& full = result_.names_.emplace_back(Concat(module, ".", name));
     if (!FindPickleGlobal(full)) {
       return Fail("'", PrintableLine(full, kLongestGlobal),
-                  "' is no part of a checkpoint; nothing was executed");
+                  "' is no part of a checkpoint; nothing was executed; ",
+                  AdviceOnPickleGlobal(full));
     }
     const Index index = New(Kind::kGlobal);
     if (ok()) Node(index).text = full;

@@ -20,6 +20,10 @@ enum class PickleCall {
 // nullopt: no part of a checkpoint. `name` is "module.name".
 std::optional<PickleCall> FindPickleGlobal(std::string_view name);
 
+// Of a name that is no part of a checkpoint: what makes a file of the weights that is read. Ends a
+// message.
+std::string_view AdviceOnPickleGlobal(std::string_view name);
+
 }  // namespace tessera::models
 
 #endif  // TESSERA_MODELS_HUB_TORCH_FILE_PICKLE_GLOBALS_H_
