@@ -25,6 +25,7 @@
 #include "models/hub/gguf/gguf_file.h"
 #include "models/hub/gguf/gguf_rotary.h"
 #include "models/hub/load_model.h"
+#include "models/hub/other_checkpoints.h"
 #include "models/hub/weight_files.h"
 #include "models/model.h"
 #include "nlohmann/json.hpp"
@@ -241,7 +242,9 @@ Status RunInspect(const std::string& path) {
   if (IsDirectory(path)) {
     if (PathExists(JoinPath(path, "config.json"))) return InspectModel(path);
     if (PathExists(JoinPath(path, "checkpoint.json"))) return InspectCheckpoint(path);
-    return InvalidArgument(path, ": neither a model (config.json) nor a checkpoint of a run");
+    const std::string others = models::CheckpointOfOthersIn(path);
+    return InvalidArgument(path, ": neither a model (config.json) nor a checkpoint of a run",
+                           others.empty() ? "" : ", but ", others);
   }
   // Token datasets and torch's weights both end in .bin; the former have an index beside them.
   const bool has_index =
