@@ -583,6 +583,10 @@ TEST_F(TrainCommandTest, SeveralSourcesAreBlended) {
   EXPECT_NE(Output(train("one_flag", {"--data", a + ":0.3", b + ":0.7"}))
                 .find("causal_lm on 832 training samples"),
             std::string::npos);
+  // Megatron-LM's list of weights and paths.
+  EXPECT_NE(Output(train("megatron", {"--data-path", "0.3", a, "0.7", b}))
+                .find("causal_lm on 832 training samples"),
+            std::string::npos);
   ExpectError(train("mixed", {"--data", a + ":0.3", "--data", b}), 2, "b.txt' has no weight");
   ExpectError(train("absent", {"--data", a + ":x"}), 2, "a.txt:x");
 }
