@@ -292,6 +292,14 @@ TEST_F(FoldersTest, SplitsThatSaveToDiskWrote) {
   EXPECT_NE(Files("dev").find("there are: train, test"), std::string::npos);
   // One of them is a data set of its own, without splits.
   EXPECT_EQ(RecordsOf(root_ + "/train"), RecordsOf(kColumns + "chat_stream.arrow"));
+  // All of them are none.
+  EXPECT_EQ(Message(FilesOfData(root_).status()),
+            Concat(root_, ": a data set with splits; name one of them, as ", root_,
+                   "[train]; there are: train, test"));
+  Put("train/state.json",
+      R"({"_data_files": [{"filename": "data-00000-of-00001.arrow"}],
+          "_indices_data_files": [{"filename": "indices.arrow"}]})");
+  EXPECT_NE(Files("train").find("the rows are chosen by indices beside them"), std::string::npos);
 }
 
 }  // namespace

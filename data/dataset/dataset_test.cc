@@ -16,6 +16,7 @@
 #include "core/batch_keys.h"
 #include "core/thread_pool.h"
 #include "data/dataset/blended_dataset.h"
+#include "data/dataset/byte_source.h"
 #include "data/dataset/document_dataset.h"
 #include "data/dataset/indexed_dataset.h"
 #include "data/dataset/indexed_dataset_writer.h"
@@ -328,7 +329,9 @@ TEST_F(DatasetTest, DocumentsOfEveryKindOfRecord) {
   };
   EXPECT_EQ(failure("d.csv", "a,b\n1,2\n"),
             Path("d.csv") + ": no column 'text' (columns: a, b); name it with --json-key");
-  EXPECT_NE(failure("d.json", "{\n \"text\": \"pretty\"\n}").find("d.json:1: not valid JSON"),
+  EXPECT_EQ(failure("d.json", "{\n \"data\": [\"pretty\"]\n}"),
+            Path("d.json") + ": no string \"text\" (members: data); name it with --json-key");
+  EXPECT_NE(failure("d.json", "{\n \"text\": \"pretty\"\n").find("d.json:1: not valid JSON"),
             std::string::npos);
   const std::pair<std::string, const char*> formats[] = {
       {"BZh91AY&SY\xFF", "compressed with bzip2"},
@@ -345,6 +348,12 @@ TEST_F(DatasetTest, DocumentsOfEveryKindOfRecord) {
                 std::string::npos)
           << failure(name, bytes);
     }
+  }
+  // An archive of texts is valid UTF-8.
+  const std::string tar = "a.txt" + std::string(252, '\0') + "ustar" + std::string(250, '\0');
+  for (const auto compression : {Compression::kNone, Compression::kGzip}) {
+    EXPECT_NE(failure("e.tar", Compressed(tar, compression)).find("is a tar archive, not text"),
+              std::string::npos);
   }
   EXPECT_NE(failure("e.txt", "PAR1\x15\xFF").find("is a Parquet file, not text; give it a name"),
             std::string::npos);

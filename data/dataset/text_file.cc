@@ -47,6 +47,11 @@ std::string_view BytesOf(const MappedFile& file) {
 }
 
 StatusOr<std::string_view> TextIn(std::string_view bytes, const std::string& path, int64_t offset) {
+  // An archive of texts is UTF-8, too.
+  constexpr size_t kTarMark = 257;
+  if (offset == 0 && bytes.size() >= kTarMark && bytes.substr(kTarMark).starts_with("ustar")) {
+    return InvalidArgument(path, ": is a tar archive, not text; extract it with tar");
+  }
   const size_t bad = FindInvalidUtf8(bytes);
   if (bad != kNoInvalidUtf8) {
     for (const Format& format : kFormats) {
