@@ -473,6 +473,12 @@ class PickleMachine : private PickleBytes {
     const bool fits = given.size() >= 4 && Node(given[0]).kind == Kind::kStorage &&
                       Node(given[1]).kind == Kind::kInt && IsInts(given[2]) && IsInts(given[3]);
     if (!fits) return Fail("a tensor before byte ", position(), " is made of something else");
+    // Bits of views that are not carried out, by their names.
+    constexpr size_t kMetadata = 6;
+    if (given.size() > kMetadata && !Node(given[kMetadata]).items.empty()) {
+      return Fail("a tensor before byte ", position(),
+                  " is a negated view; save tensor.resolve_neg()");
+    }
     given.resize(4);
     PushItems(Kind::kTensor, std::move(given));
   }

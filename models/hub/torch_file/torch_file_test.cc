@@ -372,6 +372,16 @@ TEST_F(TorchFileTest, PersistentIdsNameStoragesAndNothingElse) {
             std::string::npos);
 }
 
+// The imaginary part of a conjugated tensor is a view of numbers with the other sign.
+TEST_F(TorchFileTest, NegatedViewsAreRefused) {
+  std::string tensor = TensorProgram({});
+  tensor.resize(tensor.size() - 2);
+  WriteArchive(Program(tensor + "}tR"), {Storage(4)});
+  EXPECT_TRUE(TorchFile::Open(path_).ok());
+  WriteArchive(Program(tensor + "}" + Text("neg") + "\x88stR"), {Storage(4)});
+  EXPECT_NE(Refusal().find(" is a negated view; save tensor.resolve_neg()"), std::string::npos);
+}
+
 TEST_F(TorchFileTest, TensorsStayWithinTheirStorages) {
   const std::string beyond = "tensor 'w' reaches beyond its storage";
   EXPECT_EQ(TensorRefusal({.offset = 1}), beyond);
