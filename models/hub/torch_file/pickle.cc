@@ -449,6 +449,8 @@ class PickleMachine : private PickleBytes {
           return Fail("a parameter before byte ", position(), " is no tensor");
         }
         return Push(given[0]);
+      case PickleCall::kFromType:
+        return CallOfType(given);
       case PickleCall::kDict:
         return PushDict(given);
       case PickleCall::kList:
@@ -458,6 +460,18 @@ class PickleMachine : private PickleBytes {
         given.insert(given.begin(), callee);
         return PushItems(Kind::kObject, std::move(given));
     }
+  }
+
+  // (function, class, arguments, attributes): a tensor to which somebody gave attributes. Other
+  // classes of tensors are refused by their names.
+  void CallOfType(const std::vector<Index>& given) {
+    const auto call = given.size() < 3 || Node(given[0]).kind != Kind::kGlobal
+                          ? std::nullopt
+                          : FindPickleGlobal(Node(given[0]).text);
+    if (call == PickleCall::kTensor || call == PickleCall::kParameter) {
+      return Call(given[0], given[2]);
+    }
+    Fail("a tensor before byte ", position(), " is made of something else");
   }
 
   bool IsInts(Index list) {

@@ -11,7 +11,8 @@ namespace tessera::models {
 // What calling one gives.
 enum class PickleCall {
   kTensor,     // torch._utils._rebuild_tensor(_v2): a tensor
-  kParameter,  // torch._utils._rebuild_parameter: its first argument
+  kParameter,  // torch._utils._rebuild_parameter(_with_state): its first argument
+  kFromType,   // torch._tensor._rebuild_from_type_v2: what its function gives of its arguments
   kDict,       // a dictionary, of pairs where they are given
   kList,       // its argument, a list
   kObject,     // an inert object

@@ -372,6 +372,39 @@ TEST_F(TorchFileTest, PersistentIdsNameStoragesAndNothingElse) {
             std::string::npos);
 }
 
+// As Megatron-LM marks its parameters.
+TEST_F(TorchFileTest, TensorsMayHaveAttributes) {
+  const std::string state = "}" + Text("shared") + "\x88s";
+  std::string tensor = TensorProgram({});
+  const size_t arguments = tensor.find("((");  // behind the function's name
+  tensor.pop_back();                           // the call
+  for (const std::string& program :
+       {std::string("ctorch._utils\n_rebuild_parameter_with_state\n(") + TensorProgram({}) +
+            "\x88}" + state + "tR",
+        std::string("ctorch._tensor\n_rebuild_from_type_v2\n(ctorch._utils\n_rebuild_tensor_v2\n") +
+            "ctorch\nTensor\n" + tensor.substr(arguments) + state + "tR"}) {
+    WriteArchive(Program(program), {Storage(4)});
+    const auto file = TorchFile::Open(path_);
+    ASSERT_TRUE(file.ok()) << Message(file.status());
+    EXPECT_EQ(file->Find("w")->shape, (std::vector<int64_t>{2, 2}));
+  }
+  // Any other function, itself among them.
+  for (const char* function : {"ctorch._tensor\n_rebuild_from_type_v2\n", "ctorch\nSize\n", "N"}) {
+    EXPECT_NE(RefusalOf(Concat("\x80\x02", "ctorch._tensor\n_rebuild_from_type_v2\n(", function,
+                               "ctorch\nTensor\n)}tR."))
+                  .find("is made of something else"),
+              std::string::npos);
+  }
+}
+
+TEST_F(TorchFileTest, ProgramsOfTorchScriptAreNamed) {
+  Write(Zip({{"m/data.pkl", "\x80\x02N."}, {"m/code/__torch__/net.py", "x", /*method=*/8}}));
+  EXPECT_EQ(Refusal(),
+            "is a program of TorchScript; torch.save(model.state_dict(), FILE) writes its weights");
+  Write("");
+  EXPECT_EQ(Refusal(), "is empty");
+}
+
 // The imaginary part of a conjugated tensor is a view of numbers with the other sign.
 TEST_F(TorchFileTest, NegatedViewsAreRefused) {
   std::string tensor = TensorProgram({});
