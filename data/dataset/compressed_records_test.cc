@@ -110,6 +110,18 @@ TEST(ColumnRecordsTest, FieldsAreThoseOfJsonLines) {
   }
 }
 
+// Bytes that no writer called text are text where they are asked for as one.
+TEST(ColumnRecordsTest, BytesAreTextIfTheyAreUtf8) {
+  EXPECT_EQ(FieldsOf(kColumns + "bytes.parquet", {"text"}), (Lines{"\xC3\xA9 1|", "2|", "|"}));
+  for (const std::string name : {"types.parquet", "types.arrow"}) {
+    const Status none =
+        ForEachRecord(kColumns + name, {"bin"}, [](auto, const auto&) { return OkStatus(); });
+    EXPECT_TRUE(Message(none).ends_with(
+        "[1]: \"bin\" must be text, a number or a truth value; the column is binary"))
+        << none;
+  }
+}
+
 // A column, or a member of one, of JSON lines and of columns; nested.parquet has structs.
 TEST_F(FoldersTest, MembersOfAColumn) {
   const std::string lines = Put(

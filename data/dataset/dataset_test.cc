@@ -357,6 +357,9 @@ TEST_F(DatasetTest, DocumentsOfEveryKindOfRecord) {
   }
   EXPECT_NE(failure("e.txt", "PAR1\x15\xFF").find("is a Parquet file, not text; give it a name"),
             std::string::npos);
+  EXPECT_NE(
+      failure("e.arrow", "FEA1\xFF").find("Feather file of version 1, not text; write it again"),
+      std::string::npos);
   EXPECT_NE(failure("e.txt", "ARROW1\xFF").find("is an Arrow file, not text; give it a name"),
             std::string::npos);
 }

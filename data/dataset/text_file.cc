@@ -23,6 +23,7 @@ constexpr auto kFormats = std::to_array<Format>({
      "compressed with xz", "decompress it with unxz"},
     {"PK\x03\x04", "a zip archive", "extract it with unzip"},
     {"PAR1", "a Parquet file", "give it a name that ends in .parquet"},
+    {"FEA1", "a Feather file of version 1", "write it again with version 2"},
     {"ARROW1", "an Arrow file", "give it a name that ends in .arrow"},
     {"\xFF\xFE", "UTF-16", "convert it to UTF-8 with iconv"},
     {"\xFE\xFF", "UTF-16", "convert it to UTF-8 with iconv"},
