@@ -451,6 +451,12 @@ TEST_F(HubTest, CheckpointsOfOtherSystemsAreNotPassedOver) {
             folder +
                 ": holds no weights (model.safetensors), but a checkpoint of DeepSpeed, "
                 "'global_step10'; DeepSpeed's zero_to_fp32.py makes weights of it");
+  fs::create_directories(folder + "/global_step10/zero/transformer.wte.weight");
+  EXPECT_EQ(failure("global_step10/mp_rank_00_model_states.pt"),
+            folder +
+                ": holds no weights (model.safetensors), but a universal checkpoint of DeepSpeed, "
+                "'global_step10'; DeepSpeed's zero_to_fp32.py makes weights of the one that it was "
+                "made from");
   fs::remove_all(folder + "/global_step10");
   fs::create_directories(folder + "/optimizer_0");
   EXPECT_TRUE(WriteFileAtomically(folder + "/optimizer_0/__0_0.distcp", "").ok());
@@ -482,7 +488,16 @@ TEST_F(HubTest, CheckpointsOfOtherSystemsAreNotPassedOver) {
                 "Bridge (AutoBridge.export_ckpt) makes a model's folder of it");
 }
 
-// So is one whose weights have a name that is not looked for.
+TEST_F(HubTest, ACheckpointOfARunIsNoModel) {
+  const std::string folder = Saved("run_checkpoint");
+  fs::rename(folder + "/config.json", folder + "/checkpoint.json");
+  EXPECT_EQ(Message(LoadModel(folder).status()),
+            folder +
+                ": is a checkpoint of a run, which `train --resume` continues; the model is "
+                "the run's folder 'model'");
+}
+
+// A folder whose weights have a name that is not looked for is refused, too.
 TEST_F(HubTest, WeightsUnderOtherNamesAreNotPassedOver) {
   const std::string folder = Saved("weights");
   const std::string weights = folder + "/model.safetensors";

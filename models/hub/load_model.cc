@@ -341,6 +341,11 @@ StatusOr<std::unique_ptr<Model>> BuildFresh(const std::string& source, nlohmann:
 StatusOr<nlohmann::json> ReadConfigFile(const std::string& folder) {
   const std::string path = JoinPath(folder, "config.json");
   if (!PathExists(path)) {
+    if (PathExists(JoinPath(folder, "checkpoint.json"))) {
+      return InvalidArgument(folder,
+                             ": is a checkpoint of a run, which `train --resume` continues; "
+                             "the model is the run's folder 'model'");
+    }
     const std::string others = CheckpointOfOthersIn(folder);
     if (!others.empty()) {
       return InvalidArgument(folder, ": is no model (config.json), but ", others);

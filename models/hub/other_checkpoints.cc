@@ -28,13 +28,14 @@ bool HasEnd(const Names& names, std::string_view end) {
 
 // Whose checkpoint a folder of these files is; `where` is it in the message: ", 'global_step10'".
 std::string CheckpointOf(const std::string& folder, const Names& names, const std::string& where) {
-  if (HasEnd(names, "_model_states.pt")) {
-    return Concat("a checkpoint of DeepSpeed", where,
-                  "; DeepSpeed's zero_to_fp32.py makes weights of it");
-  }
-  if (folder.ends_with("_universal") && Has(names, "zero")) {
+  const bool of_deepspeed = HasEnd(names, "_model_states.pt");
+  if (Has(names, "zero") && (of_deepspeed || folder.ends_with("_universal"))) {
     return Concat("a universal checkpoint of DeepSpeed", where,
                   "; DeepSpeed's zero_to_fp32.py makes weights of the one that it was made from");
+  }
+  if (of_deepspeed) {
+    return Concat("a checkpoint of DeepSpeed", where,
+                  "; DeepSpeed's zero_to_fp32.py makes weights of it");
   }
   if (HasEnd(names, ".distcp") && Has(names, "common.pt")) {
     return Concat("a checkpoint of Megatron Core", where,

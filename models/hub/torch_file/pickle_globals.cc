@@ -60,6 +60,9 @@ constexpr RefusedKind kRefusedKinds[] = {
      "it is of a rank's share of a tensor; gather the state_dict first "
      "(torch.distributed.checkpoint.state_dict.get_model_state_dict with "
      "full_state_dict=True)"},
+    {"torch._utils._rebuild_wrapper",
+     "it makes a tensor of a class of its own (DTensor, torchao's); save tensor.full_tensor() or "
+     "tensor.dequantize()"},
     {"torch._utils._rebuild_sparse", "it makes a sparse tensor; save tensor.to_dense()"},
     {"torch._utils._rebuild_nested", "it makes a nested tensor, which is no weight here"},
     {"torch._utils._rebuild_q", "it makes a quantized tensor; save tensor.dequantize()"},

@@ -319,6 +319,7 @@ TEST_F(TorchFileTest, NothingIsExecuted) {
        {std::array{"torch._utils", "_rebuild_sparse_tensor", "save tensor.to_dense()"},
         std::array{"torch._utils", "_rebuild_qtensor", "save tensor.dequantize()"},
         std::array{"torch", "QInt8Storage", "save tensor.dequantize()"},
+        std::array{"torch._utils", "_rebuild_wrapper_subclass", "save tensor.full_tensor()"},
         std::array{"torch.distributed.tensor", "DTensor", "gather the state_dict first"},
         std::array{"__torch__", "Net", "the file is a program of TorchScript"}}) {
     const std::string refusal = RefusalOf(Concat("\x80\x02", "c", module, "\n", name, "\n."));
