@@ -589,9 +589,11 @@ TEST_F(TrainCommandTest, ACheckpointOfAnotherSystemIsLeftAlone) {
               theirs +
                   ": no checkpoint of a run (checkpoint.json), but a checkpoint of "
                   "torch.distributed; `python -m torch.distributed.checkpoint.format_utils "
-                  "dcp_to_torch` makes one file of it, from which a run begins");
+                  "dcp_to_torch` makes one file of it");
   named.back() = *model_;
-  ExpectError(named, 2, *model_ + ": no checkpoint of a run (checkpoint.json), but a model's");
+  ExpectError(
+      named, 2,
+      *model_ + ": no checkpoint of a run (checkpoint.json), but a model's folder; give it");
 }
 
 TEST_F(TrainCommandTest, SeveralSourcesAreBlended) {

@@ -18,10 +18,10 @@ namespace {
 // What else a folder is that was to be continued, and what can be done with it.
 std::string OthersIn(const std::string& folder) {
   if (PathExists(JoinPath(folder, "config.json")) && models::WeightFiles::Exist(folder)) {
-    return ", but a model's folder, from whose weights a run begins that is given it as its model";
+    return ", but a model's folder; give it as the model to begin from its weights";
   }
   const std::string others = models::CheckpointOfOthersIn(folder);
-  return others.empty() ? "" : Concat(", but ", others, ", from which a run begins");
+  return others.empty() ? "" : Concat(", but ", others);
 }
 
 }  // namespace
