@@ -54,6 +54,18 @@ class Descriptor {
 // Calls on it wait again, whatever it was opened with.
 void LetWait(int fd) { fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) & ~O_NONBLOCK); }
 
+// A clone without Git LFS has a few lines of text in place of each large file.
+Status CheckIsContent(std::string_view content, const std::string& path) {
+  constexpr size_t kLongestPointer = 1024;
+  if (content.size() >= kLongestPointer ||
+      !content.starts_with("version https://git-lfs.github.com/spec/")) {
+    return OkStatus();
+  }
+  return InvalidArgument(path,
+                         ": is a pointer of Git LFS in place of the file; `git lfs pull` "
+                         "brings the file");
+}
+
 // Where mapped files lie, for whoever is told of a fault: written by one thread at a time, and read
 // by a signal handler, which may take no lock and no memory.
 class MappedRanges {
@@ -368,6 +380,7 @@ StatusOr<std::string> ReadFile(const std::string& path) {
     return Failure(StatusCode::kDataLoss, path, ": was cut short while it was read");
   }
   content.resize(size);
+  TESSERA_RETURN_IF_ERROR(CheckIsContent(content, path));
   return content;
 }
 
@@ -404,6 +417,8 @@ StatusOr<MappedFile> MappedFile::OfDescriptor(int descriptor, int64_t offset, in
   const auto mapping = std::make_shared<Mapping>();
   TESSERA_RETURN_IF_ERROR(mapping->Map(descriptor, offset - before, file.size_ + before, name));
   file.data_ = {mapping, mapping->begin() + before};
+  TESSERA_RETURN_IF_ERROR(CheckIsContent(
+      {reinterpret_cast<const char*>(file.data()), static_cast<size_t>(file.size())}, name));
   return file;
 }
 

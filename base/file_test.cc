@@ -87,6 +87,20 @@ TEST_F(FileTest, FailuresNameThePath) {
   EXPECT_FALSE(ListDirectory(Path("none")).ok());
 }
 
+TEST_F(FileTest, PointersOfGitLfsAreNotTheFiles) {
+  const std::string pointer =
+      "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a2146\nsize 12345\n";
+  Write(Path("p"), pointer);
+  const std::string said =
+      Path("p") + ": is a pointer of Git LFS in place of the file; `git lfs pull` brings the file";
+  EXPECT_EQ(Message(ReadFile(Path("p")).status()), said);
+  EXPECT_EQ(Message(MappedFile::Open(Path("p")).status()), said);
+  Write(Path("t"), "A pointer is: " + pointer);
+  EXPECT_TRUE(ReadFile(Path("t")).ok());
+  Write(Path("l"), pointer + std::string(1000, 'x'));
+  EXPECT_TRUE(MappedFile::Open(Path("l")).ok());
+}
+
 TEST_F(FileTest, MapsFiles) {
   Write(Path("f"), "mapped");
   Write(Path("empty"), "");

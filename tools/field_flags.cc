@@ -76,6 +76,13 @@ std::vector<std::string> AtCommas(const std::vector<std::string>& texts) {
   return absl::StrSplit(absl::StrJoin(texts, ","), ',');
 }
 
+// A list of another system's: `--data-path a b`.
+bool IsForeignList(const std::string& name) {
+  return std::ranges::any_of(train::RunKeys(), [&](const train::ForeignKey& key) {
+    return key.is_list && key.name == name;
+  });
+}
+
 bool IsNumber(const std::string& word) {
   double value = 0;
   const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), value);
@@ -95,6 +102,9 @@ NextValue GoesOnList(const std::string& flag, const std::string& word, bool name
   std::string name = flag.substr(std::min<size_t>(2, flag.size()));
   std::replace(name.begin(), name.end(), '-', '_');
   const Option* const option = train::FindRunConfigKey(name);
+  if (option == nullptr && !word.empty() && word[0] != '-' && named && IsForeignList(name)) {
+    return NextValue::kAnotherFlag;
+  }
   if (option == nullptr || word.empty()) return NextValue::kNone;
   if (option->kind == Option::Kind::kNumbers) {
     return IsNumber(word) ? NextValue::kBehindComma : NextValue::kNone;
@@ -195,14 +205,20 @@ StatusOr<nlohmann::json> FieldFlags::Given(const CLI::App& command, Texts kind,
     const Option* option = own == keys_.end() ? train::FindRunConfigKey(name) : own->second;
     const std::string flag = FlagName(option == nullptr ? name : option->key);
     const std::string asked = FlagName(name);
-    const bool is_text = option != nullptr && (option->kind == Option::Kind::kText ||
-                                               option->kind == Option::Kind::kTexts);
+    const bool is_foreign_list = option == nullptr && IsForeignList(name);
+    const bool is_text =
+        is_foreign_list || (option != nullptr && (option->kind == Option::Kind::kText ||
+                                                  option->kind == Option::Kind::kTexts));
     for (const std::string& text : texts) {
       if (is_text && kind == Texts::kAnyBytes) break;
       TESSERA_RETURN_IF_ERROR(CheckText(asked, text));
     }
     if (option != nullptr && option->kind == Option::Kind::kTexts) {
       given[name] = option->notes.choices.empty() ? texts : AtCommas(texts);
+      continue;
+    }
+    if (is_foreign_list) {
+      given[name] = texts;
       continue;
     }
     // The parsers of other systems take the last.

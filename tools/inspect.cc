@@ -25,6 +25,7 @@
 #include "models/hub/gguf/gguf_file.h"
 #include "models/hub/gguf/gguf_rotary.h"
 #include "models/hub/load_model.h"
+#include "models/hub/other_checkpoints.h"
 #include "models/hub/weight_files.h"
 #include "models/model.h"
 #include "nlohmann/json.hpp"
@@ -106,9 +107,16 @@ Status DescribeTensors(const models::WeightFile& file, std::string* out) {
 }
 
 Status InspectFile(const std::string& path) {
-  TESSERA_ASSIGN_OR_RETURN(const models::WeightFile file, models::WeightFile::Open(path));
+  const StatusOr<models::WeightFile> file = models::WeightFile::Open(path);
+  const bool named = path.ends_with(".safetensors") || path.ends_with(".tensors.json") ||
+                     models::WeightFile::IsTorchName(path);
+  if (file.status().code() == StatusCode::kDataLoss && !named) {
+    return DataLoss(Message(file.status()),
+                    "; it was taken for safetensors, since its name says nothing else");
+  }
+  TESSERA_RETURN_IF_ERROR(file.status());
   std::string report;
-  TESSERA_RETURN_IF_ERROR(DescribeTensors(file, &report));
+  TESSERA_RETURN_IF_ERROR(DescribeTensors(*file, &report));
   return WriteOut(report);
 }
 
@@ -233,20 +241,18 @@ Status InspectCheckpoint(const std::string& directory) {
   return WriteOut(report);
 }
 
-bool EndsWith(const std::string& text, std::string_view end) {
-  return text.size() >= end.size() && text.compare(text.size() - end.size(), end.size(), end) == 0;
-}
-
 Status RunInspect(const std::string& path) {
   if (IsDirectory(path)) {
     if (PathExists(JoinPath(path, "config.json"))) return InspectModel(path);
     if (PathExists(JoinPath(path, "checkpoint.json"))) return InspectCheckpoint(path);
-    return InvalidArgument(path, ": neither a model (config.json) nor a checkpoint of a run");
+    const std::string others = models::CheckpointOfOthersIn(path);
+    return InvalidArgument(path, ": neither a model (config.json) nor a checkpoint of a run",
+                           others.empty() ? "" : ", but ", others);
   }
   // Token datasets and torch's weights both end in .bin; the former have an index beside them.
   const bool has_index =
-      EndsWith(path, ".bin") && PathExists(path.substr(0, path.size() - 4) + ".idx");
-  if (PathExists(path) && !has_index && !EndsWith(path, ".idx")) {
+      path.ends_with(".bin") && PathExists(path.substr(0, path.size() - 4) + ".idx");
+  if (PathExists(path) && !has_index && !path.ends_with(".idx")) {
     TESSERA_ASSIGN_OR_RETURN(const bool columns, data::HoldsColumns(path));
     if (columns) {
       TESSERA_ASSIGN_OR_RETURN(const std::string report, DescribeTable(path));

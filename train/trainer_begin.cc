@@ -44,6 +44,23 @@ bool IsIn(const std::string& out, const std::string& checkpoint) {
   return std::filesystem::equivalent(parent, out, error);
 }
 
+// A folder that has the name of a checkpoint and is another system's, transformers' say. The run
+// would take it for one of its own that is damaged, begin afresh, and remove it in time.
+Status CheckNoOthersIn(const std::string& out) {
+  for (const int64_t step : dist::ListCheckpoints(out)) {
+    const std::string path = dist::CheckpointPath(out, step);
+    const std::vector<std::string> names = ListDirectory(path).value_or(std::vector<std::string>());
+    const bool own = names.empty() || std::ranges::any_of(names, [](const std::string& name) {
+                       return name == "checkpoint.json" || name.starts_with("tensors-");
+                     });
+    if (own) continue;
+    return InvalidArgument(path, ": is no checkpoint of this program, and a run in ", out,
+                           " would replace it; give another --out, and the model's folder to begin "
+                           "from its weights");
+  }
+  return OkStatus();
+}
+
 }  // namespace
 
 Status Trainer::Run::Begin(const TrainOptions& options) {
@@ -57,13 +74,15 @@ Status Trainer::Run::Begin(const TrainOptions& options) {
   }
   if (mesh_.world()->rank() == 0) data_digest_ = DataDigest(config_.Sources());
   ResumeState resumed;
+  const bool writes = mesh_.world()->rank() == 0;
+  TESSERA_RETURN_IF_ERROR(Agree(mesh_, writes ? CheckNoOthersIn(config_.out) : OkStatus()));
   const bool restarted = elastic_ && elastic_->restarted;
   if (options.resume || restarted || !options.resume_from.empty()) {
     // While the weights are those that the run began with.
     TESSERA_RETURN_IF_ERROR(JudgeByReference());
     TESSERA_ASSIGN_OR_RETURN(resumed, Resume(options));
   } else {
-    TESSERA_RETURN_IF_ERROR(Agree(mesh_, mesh_.world()->rank() == 0 ? MakeRoom() : OkStatus()));
+    TESSERA_RETURN_IF_ERROR(Agree(mesh_, writes ? MakeRoom() : OkStatus()));
     TESSERA_RETURN_IF_ERROR(JudgeByReference());
   }
   TESSERA_RETURN_IF_ERROR(Agree(mesh_, OpenReport(resumed)));

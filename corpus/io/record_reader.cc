@@ -17,7 +17,8 @@ namespace {
 
 using nlohmann::json;
 
-constexpr size_t kFirstBytes = 8;  // tell WARC, and what is no text
+constexpr size_t kFirstBytes = 8;      // tell WARC
+constexpr size_t kForeignBytes = 264;  // tell what is no text
 constexpr size_t kWarcHeaderBytes = size_t{64} << 10;
 
 FileKind KindOf(std::string_view path, std::string_view begin) {
@@ -28,7 +29,7 @@ FileKind KindOf(std::string_view path, std::string_view begin) {
   return name.ends_with(".txt") ? FileKind::kLines : FileKind::kJsonLines;
 }
 
-// What a file is whose first bytes no text has; empty: it may be read.
+// What a file is whose first bytes no records have; empty: it may be read.
 std::string_view ForeignFormat(std::string_view begin) {
   using std::string_view_literals::operator""sv;
   constexpr std::pair<std::string_view, std::string_view> kFormats[] = {
@@ -38,11 +39,14 @@ std::string_view ForeignFormat(std::string_view begin) {
        "7zXZ\0"sv,
        "compressed by xz"},
       {"BZh91AY&"sv, "compressed by bzip2"},
-      {"PK\x03\x04"sv, "a ZIP archive"}};
+      {"PK\x03\x04"sv, "a ZIP archive"},
+      {"version https://git-lfs.github.com/spec/"sv, "a pointer of Git LFS"}};
   for (const auto& [bytes, format] : kFormats) {
     if (begin.starts_with(bytes)) return format;
   }
-  return "";
+  constexpr size_t kTarMark = 257;
+  const bool is_tar = begin.size() > kTarMark && begin.substr(kTarMark).starts_with("ustar");
+  return is_tar ? "a tar archive" : "";
 }
 
 bool IsBlank(std::string_view line) {
@@ -93,6 +97,7 @@ Status RecordReader::OpenFile() {
   TESSERA_ASSIGN_OR_RETURN(const bool any, Fill(kFirstBytes));
   kind_ = whole_files_ ? FileKind::kWhole
                        : KindOf(path, any ? pending_.view().substr(0, kFirstBytes) : "");
+  TESSERA_RETURN_IF_ERROR(Fill(kForeignBytes).status());
   if (const std::string_view format = ForeignFormat(pending_.view());
       !whole_files_ && !format.empty()) {
     pending_.clear();

@@ -84,11 +84,21 @@ TEST(RecordReaderTest, FilesOfOtherFormatsAreNamed) {
   const std::string table = Write("table", std::string("PAR1\x15\x04\n{\"text\":\"2\"}\n", 24));
   const std::string arrow = Write("table.arrow", std::string("ARROW1\0\0\xFF\n", 10));
   const std::string text = Write("text.txt", "ARROW1 and PAR1\n");
-  const Read read = ReadAll({table, a, arrow, text});
+  const std::string pointer =
+      Write("p.jsonl", "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12\n");
+  const std::string tar =
+      Write("t.jsonl.gz", data::Compressed("a.jsonl" + std::string(250, '\0') + "ustar" +
+                                               std::string(250, '\0') + "{\"text\":\"3\"}\n",
+                                           data::Compression::kGzip));
+  const Read read = ReadAll({table, a, arrow, text, pointer, tar});
   EXPECT_EQ(read.texts, (std::vector<std::string>{"1", "ARROW1 and PAR1"}));
   EXPECT_EQ(read.refusals, (std::vector<std::string>{
                                table + ": is Parquet, not lines of JSON, lines of text or WARC",
-                               arrow + ": is Arrow, not lines of JSON, lines of text or WARC"}));
+                               arrow + ": is Arrow, not lines of JSON, lines of text or WARC",
+                               pointer + ": is a pointer of Git LFS, not lines of JSON, lines of "
+                                         "text or WARC",
+                               tar + ": is a tar archive, not lines of JSON, lines of text or "
+                                     "WARC"}));
 }
 
 TEST(RecordReaderTest, ALineThatIsTooLongIsRefused) {

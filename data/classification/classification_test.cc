@@ -154,6 +154,12 @@ TEST_F(ClassificationTest, RecordsOfCommaSeparatedValuesAndJson) {
   ASSERT_TRUE(ForEachRecord(csv, columns, visit).ok());
   EXPECT_EQ(seen, (std::vector<std::string>{" a |one, \"two\"\nthree|1|a.csv:2", "b|||a.csv:5",
                                             "c|last|\xC3\xA4|a.csv:6"}));
+  // Carriage returns alone end lines, too.
+  seen.clear();
+  ASSERT_TRUE(
+      ForEachRecord(Put("cr.csv", "text,the label,n\rone,a,1\r\"two\r2\",b,2\r"), columns, visit)
+          .ok());
+  EXPECT_EQ(seen, (std::vector<std::string>{"a|one|1|cr.csv:1", "b|two\r2|2|cr.csv:1"}));
   const std::string array =
       Put("b.json",
           " [ {\"text\": \"x\", \"the label\": 2, \"n\": true},\n{\"n\": 1.5, \"text\": "

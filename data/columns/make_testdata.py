@@ -183,6 +183,7 @@ def main():
             data_page_size=200, write_batch_size=20, row_group_size=150)
     parquet("int96", types().select(["ns", "us"]).slice(0, 1), use_deprecated_int96_timestamps=True)
     parquet("empty", chat().slice(0, 0))
+    parquet("bytes", pa.table({"text": ["é 1".encode(), b"2", b""]}), store_schema=False)
     parquet("tasks", tasks(), row_group_size=10, compression="zstd")
     parquet("pictures", pictures(), row_group_size=4)
     arrow("pictures", pictures(), stream=True, rows=4)

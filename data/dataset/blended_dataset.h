@@ -4,7 +4,8 @@
 //   TESSERA_ASSIGN_OR_RETURN(auto blend, BlendedDataset::Create({books, web}, {0.3, 0.7}));
 //
 // Sample i belongs to the dataset whose share of the first i + 1 samples lags furthest behind its
-// weight, as in Megatron's blends, so every stretch of samples is mixed as the whole. Here the
+// weight, so every stretch of samples is mixed as the whole. (Megatron's blends go by the first i
+// samples: as many of each, in another order.) Here the
 // pattern repeats after kPeriod samples, in which dataset d has round(kPeriod * weight) of them (at
 // least one): the place of any sample is known from one table, whose size does not depend on the
 // number of samples.

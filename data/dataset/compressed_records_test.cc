@@ -110,6 +110,18 @@ TEST(ColumnRecordsTest, FieldsAreThoseOfJsonLines) {
   }
 }
 
+// Bytes that no writer called text are text where they are asked for as one.
+TEST(ColumnRecordsTest, BytesAreTextIfTheyAreUtf8) {
+  EXPECT_EQ(FieldsOf(kColumns + "bytes.parquet", {"text"}), (Lines{"\xC3\xA9 1|", "2|", "|"}));
+  for (const std::string name : {"types.parquet", "types.arrow"}) {
+    const Status none =
+        ForEachRecord(kColumns + name, {"bin"}, [](auto, const auto&) { return OkStatus(); });
+    EXPECT_TRUE(Message(none).ends_with(
+        "[1]: \"bin\" must be text, a number or a truth value; the column is binary"))
+        << none;
+  }
+}
+
 // A column, or a member of one, of JSON lines and of columns; nested.parquet has structs.
 TEST_F(FoldersTest, MembersOfAColumn) {
   const std::string lines = Put(
@@ -292,6 +304,14 @@ TEST_F(FoldersTest, SplitsThatSaveToDiskWrote) {
   EXPECT_NE(Files("dev").find("there are: train, test"), std::string::npos);
   // One of them is a data set of its own, without splits.
   EXPECT_EQ(RecordsOf(root_ + "/train"), RecordsOf(kColumns + "chat_stream.arrow"));
+  // All of them are none.
+  EXPECT_EQ(Message(FilesOfData(root_).status()),
+            Concat(root_, ": a data set with splits; name one of them, as ", root_,
+                   "[train]; there are: train, test"));
+  Put("train/state.json",
+      R"({"_data_files": [{"filename": "data-00000-of-00001.arrow"}],
+          "_indices_data_files": [{"filename": "indices.arrow"}]})");
+  EXPECT_NE(Files("train").find("the rows are chosen by indices beside them"), std::string::npos);
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <csv.h>
 
 #include <algorithm>
+#include <deque>
 #include <new>
 #include <utility>
 
@@ -24,11 +25,15 @@ struct CsvRows::Parser {
     auto* parser = static_cast<Parser*>(self);
     parser->fields.emplace_back(static_cast<const char*>(bytes), size);
   }
-  static void EndRow(int, void* self) { static_cast<Parser*>(self)->row_is_whole = true; }
+  static void EndRow(int, void* self) {
+    auto* parser = static_cast<Parser*>(self);
+    parser->rows.push_back(std::exchange(parser->fields, {}));
+  }
 
   csv_parser library{};
   std::vector<std::string> fields;
-  bool row_is_whole = false;
+  // Whole ones: carriage returns end rows, too, so that a line may have several.
+  std::deque<std::vector<std::string>> rows;
 };
 
 CsvRows::CsvRows(TextPieces* pieces, std::string path)
@@ -58,14 +63,16 @@ Status CsvRows::Feed() {
 }
 
 StatusOr<bool> CsvRows::Next(std::vector<std::string>* fields) {
-  while (!ended_) {
+  while (!ended_ || !parser_->rows.empty()) {
+    if (!parser_->rows.empty()) {
+      *fields = std::move(parser_->rows.front());
+      parser_->rows.pop_front();
+      return true;
+    }
     // Between rows the library holds nothing: a field that continues has the line feed at least.
     if (parser_->fields.empty() && parser_->library.entry_pos == 0) begin_ = read_ + 1;
     TESSERA_RETURN_IF_ERROR(Feed());
-    if (!std::exchange(parser_->row_is_whole, false)) continue;
     line_ = begin_;
-    *fields = std::exchange(parser_->fields, {});
-    return true;
   }
   return false;
 }

@@ -79,6 +79,8 @@ std::vector<std::string> NamesOf(const std::map<std::string, Value>& map) {
 
 // ---- What `save_to_disk` writes -----------------------------------------------------------------
 
+constexpr std::string_view kDictName = "dataset_dict.json";
+
 StatusOr<json> JsonIn(const std::string& path) {
   TESSERA_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
   return ParseJson(text, path);
@@ -95,24 +97,35 @@ StatusOr<std::vector<std::string>> FilesOfState(const std::string& folder) {
     files.push_back(JoinPath(folder, name.get<std::string>()));
   }
   if (files.empty()) return InvalidArgument(path, ": no '_data_files'");
+  // Older versions kept a shuffled or filtered data set as rows of the whole one.
+  const json indices = state.value("_indices_data_files", json());
+  if (!indices.is_null() && !indices.empty()) {
+    return InvalidArgument(path,
+                           ": the rows are chosen by indices beside them; save the data set "
+                           "again after `flatten_indices()`");
+  }
   return files;
 }
 
-StatusOr<std::vector<std::string>> FilesOfSaved(const Named& named) {
-  const std::string path = JoinPath(named.folder, "dataset_dict.json");
-  if (!named.config.empty()) {
-    return InvalidArgument(named.folder, ": was saved without configurations; there is no '",
-                           named.config, "'");
-  }
-  if (!PathExists(path)) {
-    return InvalidArgument(named.folder, ": was saved as one data set without splits; leave out '",
-                           named.split, "'");
-  }
-  TESSERA_ASSIGN_OR_RETURN(const json dict, JsonIn(path));
+StatusOr<std::vector<std::string>> SplitsOfSaved(const std::string& folder) {
+  TESSERA_ASSIGN_OR_RETURN(const json dict, JsonIn(JoinPath(folder, kDictName)));
   std::vector<std::string> splits;
   for (const json& split : dict.is_object() ? dict.value("splits", json()) : json()) {
     if (split.is_string()) splits.push_back(split.get<std::string>());
   }
+  return splits;
+}
+
+StatusOr<std::vector<std::string>> FilesOfSaved(const Named& named) {
+  if (!named.config.empty()) {
+    return InvalidArgument(named.folder, ": was saved without configurations; there is no '",
+                           named.config, "'");
+  }
+  if (!PathExists(JoinPath(named.folder, kDictName))) {
+    return InvalidArgument(named.folder, ": was saved as one data set without splits; leave out '",
+                           named.split, "'");
+  }
+  TESSERA_ASSIGN_OR_RETURN(const std::vector<std::string> splits, SplitsOfSaved(named.folder));
   if (std::find(splits.begin(), splits.end(), named.split) == splits.end()) {
     return InvalidArgument(named.folder, ": no split '", named.split, "'",
                            DidYouMean(named.split, splits), "; there are: ", Words(splits));
@@ -245,7 +258,7 @@ Configs ConfigsOfNames(const std::string& folder, const std::vector<std::string>
 }
 
 StatusOr<std::vector<std::string>> FilesOfSplit(const Named& named) {
-  if (PathExists(JoinPath(named.folder, "dataset_dict.json")) ||
+  if (PathExists(JoinPath(named.folder, kDictName)) ||
       PathExists(JoinPath(named.folder, "state.json"))) {
     return FilesOfSaved(named);
   }
@@ -289,6 +302,12 @@ StatusOr<std::vector<std::string>> FilesOfData(const std::string& path) {
   if (const auto named = NamedBy(path)) return FilesOfSplit(*named);
   // One data set that `save_to_disk` wrote.
   if (IsDirectory(path) && PathExists(JoinPath(path, "state.json"))) return FilesOfState(path);
+  if (IsDirectory(path) && PathExists(JoinPath(path, kDictName))) {
+    TESSERA_ASSIGN_OR_RETURN(const std::vector<std::string> splits, SplitsOfSaved(path));
+    return InvalidArgument(path, ": a data set with splits; name one of them, as ",
+                           SplitPath(path, splits.empty() ? "train" : splits[0]),
+                           "; there are: ", Words(splits));
+  }
   return std::vector<std::string>{path};
 }
 

@@ -16,6 +16,7 @@
 #include "core/batch_keys.h"
 #include "core/thread_pool.h"
 #include "data/dataset/blended_dataset.h"
+#include "data/dataset/byte_source.h"
 #include "data/dataset/document_dataset.h"
 #include "data/dataset/indexed_dataset.h"
 #include "data/dataset/indexed_dataset_writer.h"
@@ -160,6 +161,8 @@ TEST_F(DatasetTest, ReadsEveryIntegerType) {
   check(8, Raw<uint16_t>({1, 65535, 3}), 2, {1, 65535, 3});
   check(4, Raw<int32_t>({1, 1 << 30, 3}), 4, {1, 1 << 30, 3});
   check(5, Raw<int64_t>({1, int64_t{1} << 40, 3}), 8, {1, int64_t{1} << 40, 3});
+  check(9, Raw<uint32_t>({1, 4294967295u, 3}), 4, {1, 4294967295, 3});
+  check(10, Raw<uint64_t>({1, uint64_t{1} << 40, 3}), 8, {1, int64_t{1} << 40, 3});
 }
 
 TEST_F(DatasetTest, SequencesWithGapsAndOutOfOrder) {
@@ -220,6 +223,8 @@ TEST_F(DatasetTest, HostileIndexesAreRefusedByName) {
   has(failure(patched(9, Raw<uint64_t>({2}))), "version 2");
   has(failure(patched(17, "\x07")), "type code 7");
   has(failure(patched(17, std::string(1, '\0'))), "type code 0");
+  has(failure(patched(17, "\x0b")), "type code 11");
+  has(failure("TNTIDX" + good.substr(6)), "the older format (TNTIDX); preprocess_data.py");
   for (const uint64_t count : {~uint64_t{0}, uint64_t{1} << 63, uint64_t{1} << 62,
                                (~uint64_t{0}) / 12 + 1, uint64_t{3}, uint64_t{1000}}) {
     failure(patched(18, Raw<uint64_t>({count})));
@@ -324,7 +329,9 @@ TEST_F(DatasetTest, DocumentsOfEveryKindOfRecord) {
   };
   EXPECT_EQ(failure("d.csv", "a,b\n1,2\n"),
             Path("d.csv") + ": no column 'text' (columns: a, b); name it with --json-key");
-  EXPECT_NE(failure("d.json", "{\n \"text\": \"pretty\"\n}").find("d.json:1: not valid JSON"),
+  EXPECT_EQ(failure("d.json", "{\n \"data\": [\"pretty\"]\n}"),
+            Path("d.json") + ": no string \"text\" (members: data); name it with --json-key");
+  EXPECT_NE(failure("d.json", "{\n \"text\": \"pretty\"\n").find("d.json:1: not valid JSON"),
             std::string::npos);
   const std::pair<std::string, const char*> formats[] = {
       {"BZh91AY&SY\xFF", "compressed with bzip2"},
@@ -342,8 +349,17 @@ TEST_F(DatasetTest, DocumentsOfEveryKindOfRecord) {
           << failure(name, bytes);
     }
   }
+  // An archive of texts is valid UTF-8.
+  const std::string tar = "a.txt" + std::string(252, '\0') + "ustar" + std::string(250, '\0');
+  for (const auto compression : {Compression::kNone, Compression::kGzip}) {
+    EXPECT_NE(failure("e.tar", Compressed(tar, compression)).find("is a tar archive, not text"),
+              std::string::npos);
+  }
   EXPECT_NE(failure("e.txt", "PAR1\x15\xFF").find("is a Parquet file, not text; give it a name"),
             std::string::npos);
+  EXPECT_NE(
+      failure("e.arrow", "FEA1\xFF").find("Feather file of version 1, not text; write it again"),
+      std::string::npos);
   EXPECT_NE(failure("e.txt", "ARROW1\xFF").find("is an Arrow file, not text; give it a name"),
             std::string::npos);
 }

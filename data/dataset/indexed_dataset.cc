@@ -11,6 +11,9 @@
 namespace tessera::data {
 namespace {
 
+// Of --dataset-impl lazy and cached.
+constexpr std::string_view kOlderMagic = "TNTIDX";
+
 std::string_view Bytes(const MappedFile& file) {
   return {reinterpret_cast<const char*>(file.data()), static_cast<size_t>(file.size())};
 }
@@ -45,6 +48,10 @@ void WidenTokens(TokenType type, const char* from, std::span<int64_t> out) {
       return Widen<int64_t>(from, out);
     case TokenType::kUint16:
       return Widen<uint16_t>(from, out);
+    case TokenType::kUint32:
+      return Widen<uint32_t>(from, out);
+    case TokenType::kUint64:
+      return Widen<uint64_t>(from, out);
   }
 }
 
@@ -64,8 +71,10 @@ int64_t TokenBytes(TokenType type) {
     case TokenType::kUint16:
       return 2;
     case TokenType::kInt32:
+    case TokenType::kUint32:
       return 4;
     case TokenType::kInt64:
+    case TokenType::kUint64:
       return 8;
   }
   return 0;
@@ -94,6 +103,11 @@ Status IndexedDataset::CheckHeader() {
   const std::string path = prefix_ + ".idx";
   const std::string_view bytes = Bytes(index_);
   const auto size = static_cast<int64_t>(bytes.size());
+  if (bytes.starts_with(kOlderMagic)) {
+    return InvalidArgument(path,
+                           ": an index of the older format (TNTIDX); preprocess_data.py "
+                           "writes the one that is read with --dataset-impl mmap");
+  }
   if (bytes.substr(0, kIndexMagic.size()) != kIndexMagic) {
     return InvalidArgument(path, ": not an indexed dataset (it does not begin with MMIDIDX)");
   }

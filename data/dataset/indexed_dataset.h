@@ -17,7 +17,8 @@
 // A pointer is the byte offset of a sequence in .bin; document d is the sequences
 // document[d] ... document[d+1] - 1. Type codes: 1 uint8, 2 int8, 3 int16, 4 int32, 5 int64,
 // 8 uint16 (6 and 7, floating point, are refused). NVIDIA/Megatron-LM,
-// megatron/core/datasets/indexed_dataset.py.
+// megatron/core/datasets/indexed_dataset.py. GPT-NeoX and Megatron-DeepSpeed also have 9 uint32 and
+// 10 uint64.
 //
 // The dataset is seen as one stream: all sequences in order. Its pages are shared by all processes
 // that map the files. Reading is const and safe from several threads.
@@ -40,7 +41,7 @@ namespace tessera::data {
 inline constexpr std::string_view kIndexMagic("MMIDIDX\0\0", 9);
 inline constexpr int64_t kIndexHeaderBytes = 34;
 
-// How wide a token is on the disk; the numbers are Megatron-LM's.
+// How wide a token is on the disk; the numbers are Megatron-LM's and Megatron-DeepSpeed's.
 enum class TokenType : uint8_t {
   kUint8 = 1,
   kInt8 = 2,
@@ -48,6 +49,8 @@ enum class TokenType : uint8_t {
   kInt32 = 4,
   kInt64 = 5,
   kUint16 = 8,
+  kUint32 = 9,
+  kUint64 = 10,
 };
 
 // Bytes of one token; 0 for a code that is no integer type.

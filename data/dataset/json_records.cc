@@ -9,8 +9,10 @@
 #include "base/json_ordered.h"
 #include "data/columns/column_json.h"
 #include "data/columns/open_table.h"
+#include "data/dataset/byte_source.h"
 #include "data/dataset/data_folder.h"
 #include "data/dataset/record_input.h"
+#include "data/dataset/text_file.h"
 #include "data/dataset/text_pieces.h"
 #include "nlohmann/json.hpp"
 
@@ -36,6 +38,14 @@ Status VisitArray(const std::string& path, const JsonRecordVisitor& visit) {
   return OkStatus();
 }
 
+// What a file begins with that is no line of records: one object over several lines, if that it is.
+Status VisitWhole(const std::string& path, const Status& line, const JsonRecordVisitor& visit) {
+  TESSERA_ASSIGN_OR_RETURN(TextPieces pieces, TextPieces::Open(path));
+  TESSERA_ASSIGN_OR_RETURN(const std::string_view text, pieces.Rest());
+  const StatusOr<Json> whole = ParseOrderedJson(text, path);
+  return whole.ok() ? VisitObject(*whole, path, visit) : line;
+}
+
 Status VisitText(const std::string& path, const JsonRecordVisitor& visit) {
   TESSERA_ASSIGN_OR_RETURN(TextPieces pieces, TextPieces::Open(path));
   TESSERA_ASSIGN_OR_RETURN(std::string_view piece, pieces.Next());
@@ -43,6 +53,7 @@ Status VisitText(const std::string& path, const JsonRecordVisitor& visit) {
   if (first != std::string_view::npos && piece[first] == '[') {
     return VisitArray(path, visit);
   }
+  bool any = false;
   for (size_t number = 1; !piece.empty();) {
     for (; !piece.empty(); ++number) {
       const size_t end = std::min(piece.find('\n'), piece.size());
@@ -50,8 +61,13 @@ Status VisitText(const std::string& path, const JsonRecordVisitor& visit) {
       piece.remove_prefix(std::min(end + 1, piece.size()));
       if (line.find_first_not_of(kBlanks) == std::string_view::npos) continue;
       const std::string where = Concat(path, ":", number);
-      TESSERA_ASSIGN_OR_RETURN(const Json record, ParseOrderedJson(line, where));
-      TESSERA_RETURN_IF_ERROR(VisitObject(record, where, visit));
+      const StatusOr<Json> record = ParseOrderedJson(line, where);
+      if (!record.ok() && !any && EndsInOneOf(WithoutCompression(path), {".json"})) {
+        return VisitWhole(path, record.status(), visit);
+      }
+      TESSERA_RETURN_IF_ERROR(record.status());
+      any = true;
+      TESSERA_RETURN_IF_ERROR(VisitObject(*record, where, visit));
     }
     TESSERA_ASSIGN_OR_RETURN(piece, pieces.Next());
   }

@@ -73,5 +73,25 @@ TEST(JsonRecordsTest, LinesMayHoldWhatPythonWrites) {
   EXPECT_EQ(records, 3);
 }
 
+// A .json file may be one object over several lines: a record. What is wrong with others is wrong
+// at their first line.
+TEST(JsonRecordsTest, AnObjectMayTakeSeveralLines) {
+  const auto read = [](const std::string& name, const std::string& text) {
+    const std::string path = testing::TempDir() + "/" + name;
+    EXPECT_TRUE(WriteFileAtomically(path, text).ok());
+    std::string seen;
+    const Status status = ForEachJsonRecord(path, [&](const Json& record, const std::string& at) {
+      EXPECT_TRUE(at.starts_with(path)) << at;
+      seen += record.dump() + at.substr(path.size()) + " ";
+      return OkStatus();
+    });
+    return status.ok() ? seen : Message(status).substr(path.size());
+  };
+  EXPECT_EQ(read("whole.json", "\n{\n \"data\": [1,\n 2]\n}\n"), "{\"data\":[1,2]} ");
+  EXPECT_EQ(read("lines.json", "{\"a\": 1}\n{\"a\": 2}\n"), "{\"a\":1}:1 {\"a\":2}:2 ");
+  EXPECT_TRUE(read("two.json", "{\n\"a\": 1}\n{\n\"a\": 2}\n").starts_with(":1: not valid JSON"));
+  EXPECT_TRUE(read("whole.jsonl", "{\n\"a\": 1}\n").starts_with(":1: not valid JSON"));
+}
+
 }  // namespace
 }  // namespace tessera::data

@@ -9,6 +9,7 @@
 
 #include "base/file.h"
 #include "base/nearest_name.h"
+#include "base/utf8.h"
 #include "data/columns/column_json.h"
 #include "data/columns/open_table.h"
 #include "data/dataset/byte_source.h"
@@ -192,9 +193,15 @@ std::vector<std::string> ColumnsToRead(const TableReader& table,
 
 // False: it is no text, number or truth value. What JSON would have in quotes is without them.
 bool ReadField(const Column& column, int64_t row, const std::string& member, std::string* field) {
-  if (member.empty() && column.type->kind == TypeKind::kString && !column.IsNull(row)) {
+  const TypeKind kind = column.type->kind;
+  if (member.empty() && kind == TypeKind::kString && !column.IsNull(row)) {
     *field = column.strings[row];
     return true;
+  }
+  // Some writers do not say that bytes are text.
+  if (member.empty() && kind == TypeKind::kBinary && !column.IsNull(row)) {
+    *field = column.strings[row];
+    return FindInvalidUtf8(*field) == kNoInvalidUtf8;
   }
   const Json value = JsonOf(column, row);
   const Json* const found = member.empty() ? &value : MemberAt(value, member);

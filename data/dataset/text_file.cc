@@ -23,6 +23,7 @@ constexpr auto kFormats = std::to_array<Format>({
      "compressed with xz", "decompress it with unxz"},
     {"PK\x03\x04", "a zip archive", "extract it with unzip"},
     {"PAR1", "a Parquet file", "give it a name that ends in .parquet"},
+    {"FEA1", "a Feather file of version 1", "write it again with version 2"},
     {"ARROW1", "an Arrow file", "give it a name that ends in .arrow"},
     {"\xFF\xFE", "UTF-16", "convert it to UTF-8 with iconv"},
     {"\xFE\xFF", "UTF-16", "convert it to UTF-8 with iconv"},
@@ -47,6 +48,11 @@ std::string_view BytesOf(const MappedFile& file) {
 }
 
 StatusOr<std::string_view> TextIn(std::string_view bytes, const std::string& path, int64_t offset) {
+  // An archive of texts is UTF-8, too.
+  constexpr size_t kTarMark = 257;
+  if (offset == 0 && bytes.size() >= kTarMark && bytes.substr(kTarMark).starts_with("ustar")) {
+    return InvalidArgument(path, ": is a tar archive, not text; extract it with tar");
+  }
   const size_t bad = FindInvalidUtf8(bytes);
   if (bad != kNoInvalidUtf8) {
     for (const Format& format : kFormats) {

@@ -211,6 +211,9 @@ Status ConvertModel(const std::string& from, const std::string& folder,
   if (!options.adapter.empty() && !IsDirectory(from)) {
     return InvalidArgument(from, ": is no folder of a model that an adapter could be merged with");
   }
+  if (!IsDirectory(from) && !WeightFile::IsTorchName(from)) {
+    return InvalidArgument(from, ": is a file; give the model's folder, with its config.json");
+  }
   TESSERA_ASSIGN_OR_RETURN(const Source source, IsDirectory(from)
                                                     ? OpenFolder(from, options)
                                                     : OpenMegatron(from, options.dtype));

@@ -451,6 +451,12 @@ TEST_F(HubTest, CheckpointsOfOtherSystemsAreNotPassedOver) {
             folder +
                 ": holds no weights (model.safetensors), but a checkpoint of DeepSpeed, "
                 "'global_step10'; DeepSpeed's zero_to_fp32.py makes weights of it");
+  fs::create_directories(folder + "/global_step10/zero/transformer.wte.weight");
+  EXPECT_EQ(failure("global_step10/mp_rank_00_model_states.pt"),
+            folder +
+                ": holds no weights (model.safetensors), but a universal checkpoint of DeepSpeed, "
+                "'global_step10'; DeepSpeed's zero_to_fp32.py makes weights of the one that it was "
+                "made from");
   fs::remove_all(folder + "/global_step10");
   fs::create_directories(folder + "/optimizer_0");
   EXPECT_TRUE(WriteFileAtomically(folder + "/optimizer_0/__0_0.distcp", "").ok());
@@ -459,6 +465,81 @@ TEST_F(HubTest, CheckpointsOfOtherSystemsAreNotPassedOver) {
                 ": holds no weights (model.safetensors), but a checkpoint of "
                 "torch.distributed, 'pytorch_model_fsdp_0'; `accelerate merge-weights` makes "
                 "weights of it");
+  fs::remove_all(folder + "/pytorch_model_fsdp_0");
+  const std::string none = folder + ": holds no weights (model.safetensors), but ";
+  EXPECT_EQ(failure("iter_0000010/mp_rank_00/model_optim_rng.pt"),
+            none +
+                "a checkpoint of Megatron-LM, 'iter_0000010/mp_rank_00'; `tessera convert` makes "
+                "a model's folder of its model_optim_rng.pt");
+  fs::remove_all(folder + "/iter_0000010");
+  EXPECT_EQ(failure("__0_0.distcp"),
+            none +
+                "a checkpoint of torch.distributed; `python -m "
+                "torch.distributed.checkpoint.format_utils dcp_to_torch` makes one file of it");
+  EXPECT_EQ(failure("common.pt"),
+            none +
+                "a checkpoint of Megatron Core; Megatron Bridge (AutoBridge.export_ckpt) makes "
+                "a model's folder of it");
+  // Where there is no config.json, either.
+  fs::remove(folder + "/config.json");
+  EXPECT_EQ(Message(LoadModel(folder).status()),
+            folder +
+                ": is no model (config.json), but a checkpoint of Megatron Core; Megatron "
+                "Bridge (AutoBridge.export_ckpt) makes a model's folder of it");
+}
+
+TEST_F(HubTest, ACheckpointOfARunIsNoModel) {
+  const std::string folder = Saved("run_checkpoint");
+  fs::rename(folder + "/config.json", folder + "/checkpoint.json");
+  EXPECT_EQ(Message(LoadModel(folder).status()),
+            folder +
+                ": is a checkpoint of a run, which `train --resume` continues; the model is "
+                "the run's folder 'model'");
+}
+
+// A folder whose weights have a name that is not looked for is refused, too.
+TEST_F(HubTest, WeightsUnderOtherNamesAreNotPassedOver) {
+  const std::string folder = Saved("weights");
+  const std::string weights = folder + "/model.safetensors";
+  const auto failure = [&](const std::string& file) {
+    fs::rename(weights, folder + "/" + file);
+    const auto model = LoadModel(folder);
+    EXPECT_FALSE(model.ok()) << file;
+    fs::rename(folder + "/" + file, weights);
+    const std::string line = Message(model.status());
+    const std::string begin =
+        Concat(folder, ": holds no weights (model.safetensors), but '", file, "', ");
+    EXPECT_TRUE(line.starts_with(begin)) << line;
+    return line.substr(std::min(begin.size(), line.size()));
+  };
+  EXPECT_EQ(failure("model-00001-of-00002.safetensors"),
+            "one of several files, whose index (model.safetensors.index.json) is missing");
+  EXPECT_EQ(failure("model.fp16.safetensors"),
+            "which is read under the name model.safetensors if its tensors have Hugging Face's "
+            "names");
+  EXPECT_EQ(failure("consolidated.safetensors"),
+            "which has names of its publisher's own; Hugging Face's files are read");
+  EXPECT_EQ(failure("model.gguf"), "which is a model by itself: give the file");
+  EXPECT_EQ(failure("tf_model.h5"),
+            "which is TensorFlow's; safetensors and PyTorch's files are read");
+  EXPECT_EQ(failure("flax_model.msgpack"),
+            "which is Flax's; safetensors and PyTorch's files are read");
+  fs::remove(weights);
+  const auto with = [&](const std::string& file, const std::string& content) {
+    EXPECT_TRUE(WriteFileAtomically(folder + "/" + file, content).ok());
+    const std::string line = Message(LoadModel(folder).status());
+    fs::remove(folder + "/" + file);
+    return line;
+  };
+  EXPECT_EQ(with("model.pt", "PK"),
+            folder +
+                ": holds no weights (model.safetensors), but 'model.pt', which is read under "
+                "the name pytorch_model.bin if its tensors have Hugging Face's names");
+  // These are none.
+  for (const char* file : {"training_args.bin", "optimizer.pt", "rng_state_0.pth"}) {
+    EXPECT_EQ(with(file, "PK"), "") << file;
+  }
+  EXPECT_EQ(with("tokens.bin", "12345"), "");
 }
 
 TEST_F(HubTest, HostileFoldersAreRefused) {

@@ -14,6 +14,7 @@
 #include "models/hub/adapter.h"
 #include "models/hub/change_config.h"
 #include "models/hub/match_entries.h"
+#include "models/hub/other_checkpoints.h"
 #include "models/hub/quantized_entries.h"
 #include "models/hub/weight_files.h"
 #include "nlohmann/json.hpp"
@@ -339,6 +340,17 @@ StatusOr<std::unique_ptr<Model>> BuildFresh(const std::string& source, nlohmann:
 
 StatusOr<nlohmann::json> ReadConfigFile(const std::string& folder) {
   const std::string path = JoinPath(folder, "config.json");
+  if (!PathExists(path)) {
+    if (PathExists(JoinPath(folder, "checkpoint.json"))) {
+      return InvalidArgument(folder,
+                             ": is a checkpoint of a run, which `train --resume` continues; "
+                             "the model is the run's folder 'model'");
+    }
+    const std::string others = CheckpointOfOthersIn(folder);
+    if (!others.empty()) {
+      return InvalidArgument(folder, ": is no model (config.json), but ", others);
+    }
+  }
   TESSERA_ASSIGN_OR_RETURN(nlohmann::json config, ReadJsonFile(path));
   if (!config.is_object()) return InvalidArgument(path, ": not a JSON object");
   TESSERA_RETURN_IF_ERROR(CheckQuantizationConfig(config, path));

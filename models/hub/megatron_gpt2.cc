@@ -16,6 +16,7 @@ using nlohmann::json;
 
 constexpr const char* kWords = "language_model.embedding.word_embeddings.weight";
 constexpr const char* kPositions = "language_model.embedding.position_embeddings.weight";
+constexpr const char* kCoreWords = "embedding.word_embeddings.weight";
 constexpr const char* kHead = "language_model.output_layer.weight";
 constexpr int64_t kGpt2Vocabulary = 50257;
 constexpr int64_t kHeadWidth = 64;
@@ -61,6 +62,8 @@ std::vector<Name> LayerNames(const std::string& attention) {
           {"mlp.c_fc", "mlp.dense_h_to_4h"},     {"mlp.c_proj", "mlp.dense_4h_to_h"}};
 }
 
+bool IsOfCore(const TorchFile::Entry& entry) { return entry.name.starts_with("decoder.layers."); }
+
 bool EndsWith(const std::string& text, const std::string& end) {
   return text.size() >= end.size() && text.compare(text.size() - end.size(), end.size(), end) == 0;
 }
@@ -102,6 +105,17 @@ StatusOr<MegatronGpt2> MegatronGpt2::Open(const std::string& path) {
   MegatronGpt2 result;
   TESSERA_ASSIGN_OR_RETURN(result.file_, TorchFile::Open(path));
   const TorchFile& file = result.file_;
+  if (file.Find(kCoreWords) != nullptr || std::ranges::any_of(file.entries(), IsOfCore)) {
+    return InvalidArgument(path,
+                           ": a checkpoint of Megatron Core, whose names are not read; "
+                           "Megatron-LM's tools/checkpoint/convert.py --loader core --saver legacy "
+                           "writes those that are");
+  }
+  if (file.Find(kWords) == nullptr && file.Find(kPositions) == nullptr) {
+    return InvalidArgument(path, ": no checkpoint of a GPT-2 of Megatron-LM ('", kWords,
+                           "' is missing); weights with other names are converted from a folder "
+                           "that holds them and their config.json");
+  }
   if (file.Find(kWords) == nullptr || file.Find(kPositions) == nullptr) {
     return InvalidArgument(path, ": no checkpoint of a GPT-2 of Megatron-LM: '", kWords, "' or '",
                            kPositions, "' is missing");

@@ -7,6 +7,7 @@
 
 #include "base/file.h"
 #include "base/json_text.h"
+#include "models/hub/other_checkpoints.h"
 #include "nlohmann/json.hpp"
 
 namespace tessera::models {
@@ -22,28 +23,12 @@ bool IsPlainName(const std::string& name) {
   return !name.empty() && name.find('/') == std::string::npos && name != "." && name != "..";
 }
 
-bool HasFileThatEnds(const std::string& folder, std::string_view end) {
-  const StatusOr<std::vector<std::string>> names = ListDirectory(folder);
-  return names.ok() &&
-         std::ranges::any_of(*names, [&](const std::string& name) { return name.ends_with(end); });
-}
-
-// NotFound, unless there are weights in the layout of another system's checkpoints.
+// NotFound, unless there are weights that are not read.
 Status NoWeightsIn(const std::string& folder) {
   const std::string none = Concat(folder, ": holds no weights (", kWeightsName, ")");
-  for (const std::string& name : ListDirectory(folder).value_or(std::vector<std::string>())) {
-    const std::string path = JoinPath(folder, name);
-    if (!IsDirectory(path) || name.starts_with("optimizer")) continue;
-    if (HasFileThatEnds(path, "_model_states.pt")) {
-      return InvalidArgument(none, ", but a checkpoint of DeepSpeed, '", name,
-                             "'; DeepSpeed's zero_to_fp32.py makes weights of it");
-    }
-    if (HasFileThatEnds(path, ".distcp")) {
-      return InvalidArgument(none, ", but a checkpoint of torch.distributed, '", name,
-                             "'; `accelerate merge-weights` makes weights of it");
-    }
-  }
-  return NotFound(none);
+  std::string others = CheckpointOfOthersIn(folder);
+  if (others.empty()) others = WeightsOfOthersIn(folder);
+  return others.empty() ? NotFound(none) : InvalidArgument(none, ", but ", others);
 }
 
 }  // namespace

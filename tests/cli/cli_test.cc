@@ -173,6 +173,8 @@ TEST_F(CliTest, WrongUsage) {
   ExpectError({"generate", "--model", "gpt-tiny", "--ids", "1"}, 2, "a preset has no weights");
   ExpectError({"inspect", Path("absent")}, 2, "absent");
   ExpectError({"inspect", root_}, 2, "neither a model");
+  ExpectError({"inspect", Write("weights.npz", "PK\x03\x04 more than eight")}, 1,
+              "it was taken for safetensors, since its name says nothing else");
   ExpectError({"inspect"}, 2, "--devices");
   ExpectError({"inspect", *model_, "--devices"}, 2, "--devices");
   ExpectError({"tokenize", "--tokenizer", "byte", "--input", "x"}, 2, "--print-ids");

@@ -564,6 +564,38 @@ TEST_F(TrainCommandTest, OneRunAtATimeWorksInADirectory) {
   EXPECT_FALSE(fs::exists(left));
 }
 
+// transformers' Trainer has the same names for other checkpoints, which no run may take for its
+// own.
+TEST_F(TrainCommandTest, ACheckpointOfAnotherSystemIsLeftAlone) {
+  const std::string text = Write("text", std::string(4000, 'a'));
+  const std::string theirs = Path("run") + "/checkpoint-2";
+  fs::create_directories(theirs);
+  std::ofstream(theirs + "/trainer_state.json") << "{}";
+  const Arguments run = {"train",     "gpt-tiny",  "--data",          text,
+                         "--out",     Path("run"), "--max-steps",     "4",
+                         "--seq-len", "16",        "--save-interval", "1"};
+  for (const char* flag : {"", "--resume", "--overwrite"}) {
+    Arguments arguments = run;
+    if (*flag != '\0') arguments.emplace_back(flag);
+    ExpectError(arguments, 2, theirs + ": is no checkpoint of this program");
+    EXPECT_TRUE(fs::exists(theirs + "/trainer_state.json")) << flag;
+  }
+  // Nor is there anything to be continued in it, or in a checkpoint of torch.distributed.
+  std::ofstream(theirs + "/__0_0.distcp") << "";
+  Arguments named = run;
+  named[5] = Path("other");
+  named.insert(named.end(), {"--resume", theirs});
+  ExpectError(named, 2,
+              theirs +
+                  ": no checkpoint of a run (checkpoint.json), but a checkpoint of "
+                  "torch.distributed; `python -m torch.distributed.checkpoint.format_utils "
+                  "dcp_to_torch` makes one file of it");
+  named.back() = *model_;
+  ExpectError(
+      named, 2,
+      *model_ + ": no checkpoint of a run (checkpoint.json), but a model's folder; give it");
+}
+
 TEST_F(TrainCommandTest, SeveralSourcesAreBlended) {
   const std::string a = Write("a.txt", std::string(4000, 'a'));
   const std::string b = Write("b.txt", std::string(8000, 'b'));
@@ -581,6 +613,10 @@ TEST_F(TrainCommandTest, SeveralSourcesAreBlended) {
   EXPECT_NE(Output(train("by_size", {"--data", a, "--data", b})).find("causal_lm on 750 "),
             std::string::npos);
   EXPECT_NE(Output(train("one_flag", {"--data", a + ":0.3", b + ":0.7"}))
+                .find("causal_lm on 832 training samples"),
+            std::string::npos);
+  // Megatron-LM's list of weights and paths.
+  EXPECT_NE(Output(train("megatron", {"--data-path", "0.3", a, "0.7", b}))
                 .find("causal_lm on 832 training samples"),
             std::string::npos);
   ExpectError(train("mixed", {"--data", a + ":0.3", "--data", b}), 2, "b.txt' has no weight");

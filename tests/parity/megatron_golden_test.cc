@@ -61,6 +61,13 @@ std::string FailureWith(const std::string& from, const std::string& to) {
 TEST(MegatronTest, OtherModelsAreRefusedByName) {
   EXPECT_EQ(FailureWith("word_embeddings", "woRd_embeddings").rfind("no checkpoint of a GPT-2", 0),
             0u);
+  EXPECT_EQ(FailureWith("language_model", "language_modeL"),
+            "no checkpoint of a GPT-2 of Megatron-LM "
+            "('language_model.embedding.word_embeddings.weight' is missing); weights with other "
+            "names are converted from a folder that holds them and their config.json");
+  EXPECT_EQ(FailureWith("language_model", "decoder.layers"),
+            "a checkpoint of Megatron Core, whose names are not read; Megatron-LM's "
+            "tools/checkpoint/convert.py --loader core --saver legacy writes those that are");
   EXPECT_EQ(FailureWith("layers.1.mlp.dense_h_to_4h.bias", "layers.1.mlp.dense_h_to_4h.bIas"),
             "unknown tensor 'language_model.encoder.layers.1.mlp.dense_h_to_4h.bIas'");
   EXPECT_EQ(FailureWith("hidden_size", "hiDden_size"),

@@ -97,6 +97,11 @@ ForeignKey Switch(ForeignKey key) {
   return key;
 }
 
+ForeignKey List(ForeignKey key) {
+  key.is_list = true;
+  return key;
+}
+
 ForeignTable& Add(ForeignTable& table, const std::vector<std::string>& names,
                   const std::function<ForeignKey(std::string)>& declare) {
   for (const std::string& name : names) table.push_back(declare(name));

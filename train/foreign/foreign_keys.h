@@ -85,6 +85,7 @@ struct ForeignKey {
   std::vector<JsonMember> neutral = {};
   KeyConversion convert = nullptr;  // of kTranslated; null: code reads it
   bool is_switch = false;           // a flag may go without a value
+  bool is_list = false;             // a flag may have several values, which are an array
 };
 using ForeignTable = std::vector<ForeignKey>;
 
@@ -98,6 +99,8 @@ ForeignKey NoEffect(std::string name, std::string reason);
 ForeignKey Refused(std::string name, std::string reason, std::vector<JsonMember> neutral = {});
 // The same key as a flag that may go without a value.
 ForeignKey Switch(ForeignKey key);
+// The same key as a flag of several values.
+ForeignKey List(ForeignKey key);
 
 // All of `names` with one fate and reason.
 ForeignTable& Add(ForeignTable& table, const std::vector<std::string>& names,

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "nlohmann/json.hpp"
 #include "train/foreign/run_keys.h"
@@ -36,6 +37,48 @@ StatusOr<Json> HeldOut(const Json& value) {
   for (const double share : shares) all += share;
   if (!(shares[0] > 0)) return InvalidArgument("leaves nothing to train on");
   return Json{{"val_fraction", (all - shares[0]) / all}};
+}
+
+bool IsNumber(const std::string& text) {
+  return Option::FromText(Option::Kind::kNumber, text).is_number();
+}
+
+// Paths, or weights and paths by turns (0.3 a 0.7 b), which are here paths with their weights.
+StatusOr<std::vector<std::string>> Blend(const Json& value) {
+  std::vector<std::string> words;
+  for (const Json& word : value.is_array() ? value : Json::array({value})) {
+    if (!word.is_string() && !word.is_number()) {
+      return InvalidArgument("must be paths, or weights and paths by turns, not ", Printed(value));
+    }
+    words.push_back(word.is_string() ? word.get<std::string>() : word.dump());
+  }
+  // In a file all may be one text.
+  if (words.size() == 1) {
+    std::vector<std::string> parts = absl::StrSplit(words[0], ' ', absl::SkipEmpty());
+    if (parts.size() > 1 && IsNumber(parts[0])) words = std::move(parts);
+  }
+  bool by_turns = words.size() % 2 == 0;
+  for (size_t i = 0; i < words.size(); i += 2) by_turns = by_turns && IsNumber(words[i]);
+  if (!by_turns) return words;
+  std::vector<std::string> paths;
+  for (size_t i = 0; i < words.size(); i += 2) {
+    paths.push_back(absl::StrCat(words[i + 1], ":", words[i]));
+  }
+  return paths;
+}
+
+StatusOr<Json> BlendOfTraining(const Json& value) {
+  TESSERA_ASSIGN_OR_RETURN(const std::vector<std::string> paths, Blend(value));
+  return Json{{"data", paths}};
+}
+
+StatusOr<Json> BlendOfValidation(const Json& value) {
+  TESSERA_ASSIGN_OR_RETURN(const std::vector<std::string> paths, Blend(value));
+  if (paths.size() == 1) {
+    const bool weighted = value.is_array() && value.size() == 2;
+    return Json{{"val_data", weighted ? value[1] : Json(paths[0])}};
+  }
+  return InvalidArgument("is a blend of ", paths.size(), ", and an evaluation reads one; give one");
 }
 
 // Of "selective" nothing is left to do: attention keeps no scores.
@@ -112,15 +155,22 @@ const ForeignSystem& MegatronLm() {
          WhereTrue("use_distributed_optimizer", "zero", {{"zero", 1}}),
          Renamed("save", "out"),
          Read("load", "resume"),
-         Renamed("data_path", "data"),
-         Renamed("train_data_path", "data"),
-         Renamed("valid_data_path", "val_data"),
+         List(Becomes("data_path", "data", BlendOfTraining)),
+         List(Becomes("train_data_path", "data", BlendOfTraining)),
+         List(Becomes("valid_data_path", "val_data", BlendOfValidation)),
          Renamed("tokenizer_model", "tokenizer"),
          Refused("expert_tensor_parallel_size", "tp splits experts like all layers", {1}),
          Refused("rampup_batch_size", "a run has batches of one size"),
          Refused("train_samples", "give train_iters"),
          Refused("exit_interval", "give train_iters, and lr_decay_iters for the schedule"),
-         Refused("test_data_path", "training reads no test set; `tessera eval` does"),
+         List(Refused("test_data_path", "training reads no test set; `tessera eval` does")),
+         Refused("data_args_path", "give the paths that the file lists as data_path"),
+         Refused("per_split_data_args_path",
+                 "give the paths that the file lists as train_data_path and valid_data_path"),
+         Switch(Refused("mock_data", "give data_path", {false})),
+         Switch(Refused("fim_data", "texts are learnt in their order", {false})),
+         Refused("dataloader_type", "batches are rows of the data in the order of the seed",
+                 {"single", "cyclic"}),
          Refused("start_weight_decay", "weight decay is the same at every step; give weight_decay"),
          Refused("end_weight_decay", "weight decay is the same at every step; give weight_decay"),
          Refused("weight_decay_incr_style",
@@ -158,7 +208,12 @@ const ForeignSystem& MegatronLm() {
     keys.push_back(Switch(
         NoEffect("accumulate_allreduce_grads_in_fp32", "gradients are collected in float32")));
     keys.push_back(Switch(NoEffect("exit_signal_handler", "a signal to stop makes a run save")));
-    keys.push_back(NoEffect("data_cache_path", "the order of samples is computed, not kept"));
+    Add(keys, {"data_cache_path", "num_dataset_builder_threads"}, [](std::string name) {
+      return NoEffect(std::move(name), "the order of samples is computed, not kept");
+    });
+    keys.push_back(Switch(NoEffect("no_mmap_bin_files", "token files are mapped")));
+    keys.push_back(Switch(NoEffect("no_create_attention_mask_in_dataloader",
+                                   "attention is causal without a mask of the data's")));
     keys.push_back(
         Switch(Refused("use_checkpoint_args",
                        "give the folder of a model, whose config.json has its shape", {false})));

@@ -4,12 +4,27 @@
 #include <utility>
 
 #include "base/file.h"
+#include "models/hub/other_checkpoints.h"
+#include "models/hub/weight_files.h"
 #include "nlohmann/json.hpp"
 #include "train/ranks/agreement.h"
 #include "train/report/step_report.h"
 #include "train/run/resume_state.h"
 
 namespace tessera::train {
+
+namespace {
+
+// What else a folder is that was to be continued, and what can be done with it.
+std::string OthersIn(const std::string& folder) {
+  if (PathExists(JoinPath(folder, "config.json")) && models::WeightFiles::Exist(folder)) {
+    return ", but a model's folder; give it as the model to begin from its weights";
+  }
+  const std::string others = models::CheckpointOfOthersIn(folder);
+  return others.empty() ? "" : Concat(", but ", others);
+}
+
+}  // namespace
 
 CheckpointKeeper::CheckpointKeeper(CheckpointKeeperOptions options, const dist::Mesh& mesh)
     : options_(std::move(options)), mesh_(mesh) {}
@@ -32,7 +47,11 @@ StatusOr<dist::Checkpoint> CheckpointKeeper::Open(const std::string& path,
     if (newest.has_value()) return *std::move(newest);
   }
   StatusOr<dist::Checkpoint> named = dist::Checkpoint::Open(path, *mesh_.world());
-  TESSERA_RETURN_IF_ERROR(Agree(mesh_, named.status()));
+  Status status = named.status();
+  if (status.code() == StatusCode::kNotFound && IsDirectory(path)) {
+    status = NotFound(path, ": no checkpoint of a run (checkpoint.json)", OthersIn(path));
+  }
+  TESSERA_RETURN_IF_ERROR(Agree(mesh_, status));
   return named;
 }
 

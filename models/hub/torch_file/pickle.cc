@@ -424,7 +424,8 @@ class PickleMachine : private PickleBytes {
     const std::string& full = result_.names_.emplace_back(Concat(module, ".", name));
     if (!FindPickleGlobal(full)) {
       return Fail("'", PrintableLine(full, kLongestGlobal),
-                  "' is no part of a checkpoint; nothing was executed");
+                  "' is no part of a checkpoint; nothing was executed; ",
+                  AdviceOnPickleGlobal(full));
     }
     const Index index = New(Kind::kGlobal);
     if (ok()) Node(index).text = full;
@@ -448,6 +449,8 @@ class PickleMachine : private PickleBytes {
           return Fail("a parameter before byte ", position(), " is no tensor");
         }
         return Push(given[0]);
+      case PickleCall::kFromType:
+        return CallOfType(given);
       case PickleCall::kDict:
         return PushDict(given);
       case PickleCall::kList:
@@ -457,6 +460,18 @@ class PickleMachine : private PickleBytes {
         given.insert(given.begin(), callee);
         return PushItems(Kind::kObject, std::move(given));
     }
+  }
+
+  // (function, class, arguments, attributes): a tensor to which somebody gave attributes. Other
+  // classes of tensors are refused by their names.
+  void CallOfType(const std::vector<Index>& given) {
+    const auto call = given.size() < 3 || Node(given[0]).kind != Kind::kGlobal
+                          ? std::nullopt
+                          : FindPickleGlobal(Node(given[0]).text);
+    if (call == PickleCall::kTensor || call == PickleCall::kParameter) {
+      return Call(given[0], given[2]);
+    }
+    Fail("a tensor before byte ", position(), " is made of something else");
   }
 
   bool IsInts(Index list) {
@@ -472,6 +487,12 @@ class PickleMachine : private PickleBytes {
     const bool fits = given.size() >= 4 && Node(given[0]).kind == Kind::kStorage &&
                       Node(given[1]).kind == Kind::kInt && IsInts(given[2]) && IsInts(given[3]);
     if (!fits) return Fail("a tensor before byte ", position(), " is made of something else");
+    // Bits of views that are not carried out, by their names.
+    constexpr size_t kMetadata = 6;
+    if (given.size() > kMetadata && !Node(given[kMetadata]).items.empty()) {
+      return Fail("a tensor before byte ", position(),
+                  " is a negated view; save tensor.resolve_neg()");
+    }
     given.resize(4);
     PushItems(Kind::kTensor, std::move(given));
   }

@@ -17,6 +17,10 @@ constexpr Global kGlobals[] = {
     {"torch._utils._rebuild_tensor", PickleCall::kTensor},
     {"torch._utils._rebuild_tensor_v2", PickleCall::kTensor},
     {"torch._utils._rebuild_parameter", PickleCall::kParameter},
+    {"torch._utils._rebuild_parameter_with_state", PickleCall::kParameter},
+    {"torch._tensor._rebuild_from_type_v2", PickleCall::kFromType},
+    {"torch.Tensor", PickleCall::kObject},
+    {"torch.nn.parameter.Parameter", PickleCall::kObject},
     {"torch.Size", PickleCall::kList},
     {"__builtin__.set", PickleCall::kList},
     {"builtins.set", PickleCall::kList},
@@ -32,6 +36,12 @@ constexpr Global kGlobals[] = {
     {"numpy.dtype", PickleCall::kObject},
     {"numpy.ndarray", PickleCall::kObject},
     {"torch.device", PickleCall::kObject},
+    {"torch.torch_version.TorchVersion", PickleCall::kObject},
+    {"datetime.datetime", PickleCall::kObject},
+    {"datetime.timedelta", PickleCall::kObject},
+    {"pathlib.PosixPath", PickleCall::kObject},
+    {"pathlib._local.PosixPath", PickleCall::kObject},
+    {"signal.Signals", PickleCall::kObject},
 };
 
 // dtypes: they are named, not called.
@@ -40,8 +50,38 @@ constexpr std::string_view kDTypes[] = {
     "torch.int32",   "torch.int16",    "torch.int8",    "torch.uint8",   "torch.bool",
 };
 
-// Its arguments hold enumerations, under modules that moved from version to version.
-constexpr std::string_view kMegatron = "megatron.";
+// Kinds of tensors that are not read, by the functions and classes that make them.
+struct RefusedKind {
+  std::string_view begin;  // of the name
+  std::string_view advice;
+};
+constexpr RefusedKind kRefusedKinds[] = {
+    {"torch.distributed.",
+     "it is of a rank's share of a tensor; gather the state_dict first "
+     "(torch.distributed.checkpoint.state_dict.get_model_state_dict with "
+     "full_state_dict=True)"},
+    {"torch._utils._rebuild_wrapper",
+     "it makes a tensor of a class of its own (DTensor, torchao's); save tensor.full_tensor() or "
+     "tensor.dequantize()"},
+    {"torch._utils._rebuild_sparse", "it makes a sparse tensor; save tensor.to_dense()"},
+    {"torch._utils._rebuild_nested", "it makes a nested tensor, which is no weight here"},
+    {"torch._utils._rebuild_q", "it makes a quantized tensor; save tensor.dequantize()"},
+    {"torch.Q", "it holds a quantized tensor; save tensor.dequantize()"},
+    {"torch._utils._rebuild_meta", "it makes a tensor of device meta, which has no numbers"},
+    {"torch.Complex", "weights are real numbers here"},
+    {"torch._utils._rebuild_tensor_v3",
+     "it makes a tensor of a dtype (float8, uint16, ...) that is "
+     "not read; save it as float32, bfloat16 or float16"},
+    {"torch.storage.UntypedStorage",
+     "it holds a tensor of a dtype (float8, uint16, ...) that is "
+     "not read; save it as float32, bfloat16 or float16"},
+    {"__torch__.", "the file is a program of TorchScript; save its state_dict()"},
+};
+
+// What they keep beside weights (enumerations of arguments, loss scalers, callbacks) is under
+// modules that move from version to version.
+constexpr std::string_view kTrainers[] = {"megatron.", "deepspeed.", "pytorch_lightning.",
+                                          "lightning.", "lightning_fabric."};
 
 }  // namespace
 
@@ -52,10 +92,18 @@ std::optional<PickleCall> FindPickleGlobal(std::string_view name) {
   for (const std::string_view dtype : kDTypes) {
     if (dtype == name) return PickleCall::kObject;
   }
-  if (FindStorageType(name) != nullptr || name.substr(0, kMegatron.size()) == kMegatron) {
-    return PickleCall::kObject;
+  if (FindStorageType(name) != nullptr) return PickleCall::kObject;
+  for (const std::string_view trainer : kTrainers) {
+    if (name.starts_with(trainer)) return PickleCall::kObject;
   }
   return std::nullopt;
+}
+
+std::string_view AdviceOnPickleGlobal(std::string_view name) {
+  for (const RefusedKind& kind : kRefusedKinds) {
+    if (name.starts_with(kind.begin)) return kind.advice;
+  }
+  return "torch.save(model.state_dict(), FILE) writes the weights alone";
 }
 
 }  // namespace tessera::models

@@ -11,7 +11,8 @@ namespace tessera::models {
 // What calling one gives.
 enum class PickleCall {
   kTensor,     // torch._utils._rebuild_tensor(_v2): a tensor
-  kParameter,  // torch._utils._rebuild_parameter: its first argument
+  kParameter,  // torch._utils._rebuild_parameter(_with_state): its first argument
+  kFromType,   // torch._tensor._rebuild_from_type_v2: what its function gives of its arguments
   kDict,       // a dictionary, of pairs where they are given
   kList,       // its argument, a list
   kObject,     // an inert object
@@ -19,6 +20,10 @@ enum class PickleCall {
 
 // nullopt: no part of a checkpoint. `name` is "module.name".
 std::optional<PickleCall> FindPickleGlobal(std::string_view name);
+
+// Of a name that is no part of a checkpoint: what makes a file of the weights that is read. Ends a
+// message.
+std::string_view AdviceOnPickleGlobal(std::string_view name);
 
 }  // namespace tessera::models
 

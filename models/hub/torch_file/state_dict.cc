@@ -31,13 +31,14 @@ bool HasTensors(const Pickle& pickle, const PickleNode& dict) {
 
 const PickleNode& FindStateDict(const Pickle& pickle) {
   const PickleNode* dict = &pickle.root();
-  for (int depth = 0; depth < kDeepest && !HasTensors(pickle, *dict); ++depth) {
+  for (int depth = 0; depth < kDeepest; ++depth) {
     const PickleNode* below = nullptr;
     for (const char* key : {"state_dict", "model_state_dict", "module", "model"}) {
       const PickleNode* found = pickle.Find(*dict, key);
       if (below == nullptr && found != nullptr && found->kind == Kind::kDict) below = found;
     }
-    if (below == nullptr) break;
+    // A training may have a tensor beside its weights: the last loss.
+    if (below == nullptr || (HasTensors(pickle, *dict) && !HasTensors(pickle, *below))) break;
     dict = below;
   }
   return *dict;
@@ -121,13 +122,16 @@ StatusOr<std::vector<NamedTensor>> TensorsOfStateDict(const Pickle& pickle,
   }
   std::vector<NamedTensor> tensors = lister.take();
   if (tensors.empty()) return InvalidArgument(where, ": holds no dictionary of tensors");
-  constexpr std::string_view kWrapper = "module.";
-  const bool wrapped = std::all_of(tensors.begin(), tensors.end(), [&](const NamedTensor& t) {
-    return t.name.size() > kWrapper.size() && t.name.rfind(kWrapper, 0) == 0;
-  });
-  if (wrapped) {
-    for (NamedTensor& t : tensors) t.name.erase(0, kWrapper.size());
-  }
+  const auto unwrap = [&](std::string_view wrapper) {
+    const bool wrapped = std::all_of(tensors.begin(), tensors.end(), [&](const NamedTensor& t) {
+      return t.name.size() > wrapper.size() && t.name.starts_with(wrapper);
+    });
+    if (!wrapped) return;
+    for (NamedTensor& t : tensors) t.name.erase(0, wrapper.size());
+  };
+  // A LightningModule has its network as a member, most often of this name.
+  if (pickle.Find(pickle.root(), "pytorch-lightning_version") != nullptr) unwrap("model.");
+  unwrap("module.");
   return tensors;
 }
 

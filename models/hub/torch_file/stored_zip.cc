@@ -151,6 +151,11 @@ StatusOr<StoredZip> StoredZip::Read(std::string_view bytes, const std::string& w
                      .local = Get<uint32_t>(records, at + 42)};
     if (!ReadZip64(records.substr(at + kEntryBytes + name, extra), &record)) return damaged();
     at += kEntryBytes + name + extra + comment;
+    if (record.method != 0 && record.name.find("/code/__torch__") != std::string_view::npos) {
+      return InvalidArgument(where,
+                             ": is a program of TorchScript; "
+                             "torch.save(model.state_dict(), FILE) writes its weights");
+    }
     TESSERA_ASSIGN_OR_RETURN(
         const std::string_view data,
         DataOf(record, bytes,

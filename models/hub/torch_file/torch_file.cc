@@ -97,6 +97,7 @@ StatusOr<TorchFile> TorchFile::Open(const std::string& path) {
   TESSERA_ASSIGN_OR_RETURN(result.file_, MappedFile::Open(path));
   const std::string_view bytes(reinterpret_cast<const char*>(result.file_.data()),
                                static_cast<size_t>(result.file_.size()));
+  if (bytes.empty()) return DataLoss(path, ": is empty");
   TESSERA_RETURN_IF_ERROR(StoredZip::Is(bytes) ? result.OpenArchive(bytes)
                                                : result.OpenLegacy(bytes));
   return result;

@@ -11,10 +11,11 @@
 // big-endian. Tensors may share storages. Elements are F64, F32, F16, BF16, I64, I32, I16, I8, U8
 // or BOOL.
 //
-// What is listed are the tensors of the state dictionary: the file's dictionary or, where that
-// holds no tensors itself, the one below its "state_dict", "model_state_dict", "module" or "model"
-// (that of a training). Dictionaries within it are joined by dots: {"a": {"b": t}} has "a.b". If
-// all names begin with "module." (torch's DistributedDataParallel), that is left out.
+// What is listed are the tensors of the state dictionary: the one below the file's "state_dict",
+// "model_state_dict", "module" or "model" (that of a training), whatever else is beside it, or the
+// file's dictionary. Dictionaries within it are joined by dots: {"a": {"b": t}} has "a.b". If
+// all names begin with "module." (torch's DistributedDataParallel), that is left out, and so is
+// "model." in a checkpoint of Lightning.
 //
 // Refused, in one line that names the file: names of functions and classes that are no part of a
 // checkpoint (models/hub/torch_file/pickle_globals.cc), files that are cut off, tensors that reach

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -197,6 +198,50 @@ TEST_F(TorchFileTest, CheckpointsOfTrainings) {
   EXPECT_EQ(wrapped->entries()[1].name, "b.c");
 }
 
+TEST_F(TorchFileTest, CheckpointsOfLightning) {
+  const auto names = [&](const std::string& version, const std::string& name) {
+    WriteArchive("\x80\x02}(" + version + Text("state_dict") + "}(" + Text("model.w") +
+                     TensorProgram({}) + Text(name) + TensorProgram({}) + "u" +
+                     Text("hyper_parameters") +
+                     "clightning_fabric.utilities.data\nAttributeDict\n)\x81(" + Text("at") +
+                     "cpathlib\nPosixPath\n(" + Text("x") + "tRuu.",
+                 {Storage(4)});
+    const auto file = TorchFile::Open(path_);
+    EXPECT_TRUE(file.ok()) << Message(file.status());
+    std::vector<std::string> found;
+    if (!file.ok()) return found;
+    for (const TorchFile::Entry& entry : file->entries()) found.push_back(entry.name);
+    return found;
+  };
+  const std::string version = Text("pytorch-lightning_version") + Text("2.5.0");
+  using Names = std::vector<std::string>;
+  EXPECT_EQ(names(version, "model.model.b"), (Names{"w", "model.b"}));
+  EXPECT_EQ(names(version, "loss.b"), (Names{"model.w", "loss.b"}));
+  EXPECT_EQ(names("", "model.model.b"), (Names{"model.w", "model.model.b"}));
+}
+
+// As PyTorch's tutorial saves a checkpoint of a training, with the last loss, a tensor.
+TEST_F(TorchFileTest, TensorsBesideTheWeightsAreNoWeights) {
+  const std::string weights = "}(" + Text("w") + TensorProgram({}) + "u";
+  for (const char* key : {"model_state_dict", "state_dict", "model", "module"}) {
+    WriteArchive("\x80\x02}(" + Text("loss") + TensorProgram({}) + Text(key) + weights +
+                     Text("optimizer_state_dict") + "}(" + Text("state") + weights + "uu.",
+                 {Storage(4)});
+    const auto file = TorchFile::Open(path_);
+    ASSERT_TRUE(file.ok()) << Message(file.status());
+    ASSERT_EQ(file->entries().size(), 1u) << key;
+    EXPECT_EQ(file->entries()[0].name, "w");
+  }
+  // A part of a model that has that name.
+  WriteArchive("\x80\x02}(" + Text("w") + TensorProgram({}) + Text("model") + "}(" + Text("a") +
+                   weights + "uu.",
+               {Storage(4)});
+  const auto file = TorchFile::Open(path_);
+  ASSERT_TRUE(file.ok()) << Message(file.status());
+  EXPECT_NE(file->Find("w"), nullptr);
+  EXPECT_NE(file->Find("model.a.w"), nullptr);
+}
+
 TEST_F(TorchFileTest, WhatIsMadeByHandIsRead) {
   WriteArchive(Program(TensorProgram({})), {Storage(4)});
   std::vector<std::byte> made;
@@ -236,7 +281,8 @@ TEST_F(TorchFileTest, WhatIsMadeByHandIsRead) {
 }
 
 TEST_F(TorchFileTest, NothingIsExecuted) {
-  const std::string end = "' is no part of a checkpoint; nothing was executed";
+  const std::string part = "' is no part of a checkpoint; nothing was executed; ";
+  const std::string end = part + "torch.save(model.state_dict(), FILE) writes the weights alone";
   const std::string mark = testing::TempDir() + "/executed";
   std::filesystem::remove(mark);
   const std::string run = Text("touch " + mark) + "\x85R.";
@@ -263,10 +309,23 @@ TEST_F(TorchFileTest, NothingIsExecuted) {
             "'torch.storage._load_from_bytes" + end);
   EXPECT_EQ(RefusalOf("\x80\x02"
                       "ctorch.storage\nUntypedStorage\n."),
-            "'torch.storage.UntypedStorage" + end);
+            "'torch.storage.UntypedStorage" + part +
+                "it holds a tensor of a dtype (float8, uint16, ...) that is not read; save it as "
+                "float32, bfloat16 or float16");
   EXPECT_EQ(RefusalOf("\x80\x02"
                       "ctorch\nComplexFloatStorage\n."),
-            "'torch.ComplexFloatStorage" + end);
+            "'torch.ComplexFloatStorage" + part + "weights are real numbers here");
+  for (const auto& [module, name, advice] :
+       {std::array{"torch._utils", "_rebuild_sparse_tensor", "save tensor.to_dense()"},
+        std::array{"torch._utils", "_rebuild_qtensor", "save tensor.dequantize()"},
+        std::array{"torch", "QInt8Storage", "save tensor.dequantize()"},
+        std::array{"torch._utils", "_rebuild_wrapper_subclass", "save tensor.full_tensor()"},
+        std::array{"torch.distributed.tensor", "DTensor", "gather the state_dict first"},
+        std::array{"__torch__", "Net", "the file is a program of TorchScript"}}) {
+    const std::string refusal = RefusalOf(Concat("\x80\x02", "c", module, "\n", name, "\n."));
+    EXPECT_TRUE(refusal.starts_with(Concat("'", module, ".", name, part))) << refusal;
+    EXPECT_NE(refusal.find(advice), std::string::npos) << refusal;
+  }
   EXPECT_EQ(RefusalOf("\x80\x02"
                       "c\x1b[2J\nx\n."),
             "'\\x1b[2J.x" + end);
@@ -312,6 +371,49 @@ TEST_F(TorchFileTest, PersistentIdsNameStoragesAndNothingElse) {
                       Text("cpu") + Int(4) + "tQ.")
                 .find(line),
             std::string::npos);
+}
+
+// As Megatron-LM marks its parameters.
+TEST_F(TorchFileTest, TensorsMayHaveAttributes) {
+  const std::string state = "}" + Text("shared") + "\x88s";
+  std::string tensor = TensorProgram({});
+  const size_t arguments = tensor.find("((");  // behind the function's name
+  tensor.pop_back();                           // the call
+  for (const std::string& program :
+       {std::string("ctorch._utils\n_rebuild_parameter_with_state\n(") + TensorProgram({}) +
+            "\x88}" + state + "tR",
+        std::string("ctorch._tensor\n_rebuild_from_type_v2\n(ctorch._utils\n_rebuild_tensor_v2\n") +
+            "ctorch\nTensor\n" + tensor.substr(arguments) + state + "tR"}) {
+    WriteArchive(Program(program), {Storage(4)});
+    const auto file = TorchFile::Open(path_);
+    ASSERT_TRUE(file.ok()) << Message(file.status());
+    EXPECT_EQ(file->Find("w")->shape, (std::vector<int64_t>{2, 2}));
+  }
+  // Any other function, itself among them.
+  for (const char* function : {"ctorch._tensor\n_rebuild_from_type_v2\n", "ctorch\nSize\n", "N"}) {
+    EXPECT_NE(RefusalOf(Concat("\x80\x02", "ctorch._tensor\n_rebuild_from_type_v2\n(", function,
+                               "ctorch\nTensor\n)}tR."))
+                  .find("is made of something else"),
+              std::string::npos);
+  }
+}
+
+TEST_F(TorchFileTest, ProgramsOfTorchScriptAreNamed) {
+  Write(Zip({{"m/data.pkl", "\x80\x02N."}, {"m/code/__torch__/net.py", "x", /*method=*/8}}));
+  EXPECT_EQ(Refusal(),
+            "is a program of TorchScript; torch.save(model.state_dict(), FILE) writes its weights");
+  Write("");
+  EXPECT_EQ(Refusal(), "is empty");
+}
+
+// The imaginary part of a conjugated tensor is a view of numbers with the other sign.
+TEST_F(TorchFileTest, NegatedViewsAreRefused) {
+  std::string tensor = TensorProgram({});
+  tensor.resize(tensor.size() - 2);
+  WriteArchive(Program(tensor + "}tR"), {Storage(4)});
+  EXPECT_TRUE(TorchFile::Open(path_).ok());
+  WriteArchive(Program(tensor + "}" + Text("neg") + "\x88stR"), {Storage(4)});
+  EXPECT_NE(Refusal().find(" is a negated view; save tensor.resolve_neg()"), std::string::npos);
 }
 
 TEST_F(TorchFileTest, TensorsStayWithinTheirStorages) {
