@@ -41,6 +41,8 @@ const char* NameOf(HandleKind kind) {
       return "a blueprint";
     case HandleKind::kPass:
       return "a pass";
+    case HandleKind::kMaking:
+      return "what is being made";
   }
   return "a handle";
 }

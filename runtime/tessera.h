@@ -104,7 +104,8 @@ typedef struct tsr_configuration {
   int threads; /* of contexts that name no number, and of loading; 0: all cores of the process */
 } tsr_configuration;
 
-/* Before the first handle, or when all are released; else TSR_BUSY. NULL: the defaults. */
+/* Before the first handle, or when all are released; else, and while a call makes a model or a
+ * trainer, TSR_BUSY. NULL: the defaults. */
 tsr_status* tsr_configure(const tsr_configuration* configuration);
 
 /* ---- Tensors -------------------------------------------------------------------------------- */

@@ -723,6 +723,8 @@ TEST(CApiTest, LoadingIsFollowedAndCancelled) {
     EXPECT_LE(done, total);
     self->done = done;
     self->total = total;
+    // What loads runs on the threads and in the memory that this would change.
+    EXPECT_EQ(CodeOf(tsr_configure(nullptr)), TSR_BUSY);
     return self->calls++ == self->cancels_at ? 1 : 0;
   };
   LoadHandle(SmallModelFolder("gpt2"), &options);
@@ -735,6 +737,7 @@ TEST(CApiTest, LoadingIsFollowedAndCancelled) {
   EXPECT_EQ(CodeOf(tsr_model_load(SmallModelFolder("gpt2").c_str(), &options, &model)),
             TSR_CANCELLED);
   EXPECT_EQ(model, nullptr);
+  EXPECT_EQ(CodeOf(tsr_configure(nullptr)), TSR_OK);
 }
 
 // The folder of an adapter of GPT-2's with random numbers.
