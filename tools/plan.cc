@@ -58,7 +58,7 @@ Status Fit(const train::RunConfig& config, const train::PlanOptions& options,
 
 Status RunPlan(const CLI::App& command, const PlanFlags& flags, WrittenNames* names) {
   constexpr int64_t kMostRanks = 1 << 16;
-  if (flags.ranks < 0 || flags.ranks > kMostRanks) {
+  if (command.count("--ranks") > 0 && (flags.ranks < 1 || flags.ranks > kMostRanks)) {
     return InvalidArgument("--ranks: ", flags.ranks, " is not in 1 to ", kMostRanks);
   }
   const auto asked = static_cast<int>(std::max<int64_t>(1, flags.ranks));

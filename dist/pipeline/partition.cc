@@ -120,11 +120,15 @@ double AttentionProducts(nn::Module& m, double tokens) {
 
 }  // namespace
 
+int64_t PlacesOfToken(const models::Model& model) {
+  const bool pictures = model.keys_of_block(0).takes.has(keys::kPixelValues.name());
+  return pictures ? model.max_positions() : 1;
+}
+
 StatusOr<std::vector<double>> ComputedBlockCosts(const BlockBuilder& build, int64_t tokens) {
   TESSERA_ASSIGN_OR_RETURN(std::unique_ptr<models::Model> first, build(0, 1, Device::Meta()));
-  const bool pictures = first->keys_of_block(0).takes.has(keys::kPixelValues.name());
-  const int64_t places = pictures ? first->max_positions() : 0;
-  const auto seen = static_cast<double>(places > 0 ? places : tokens);
+  const int64_t places = PlacesOfToken(*first);
+  const auto seen = static_cast<double>(places > 1 ? places : tokens);
   std::vector<double> costs;
   for (int block = 0; block < first->num_blocks(); ++block) {
     TESSERA_ASSIGN_OR_RETURN(std::unique_ptr<models::Model> model,
@@ -142,7 +146,7 @@ StatusOr<std::vector<double>> ComputedBlockCosts(const BlockBuilder& build, int6
     });
     // A picture's head is one layer on one of its places.
     const bool head = block + 1 == first->num_blocks();
-    costs.push_back(places > 0 && !head ? products * static_cast<double>(places) : products);
+    costs.push_back(head ? products : products * static_cast<double>(places));
   }
   return costs;
 }

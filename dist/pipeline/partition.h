@@ -38,6 +38,10 @@ using BlockBuilder =
 // Of a registered family.
 BlockBuilder BlocksOf(const nlohmann::json& config, const nn::BuildContext& context);
 
+// How many places a model computes for what a run counts as a token: of a picture its patches and
+// the class token, else 1.
+int64_t PlacesOfToken(const models::Model& model);
+
 // Multiply-adds of every block for one token, about: each block is built on `meta` and the elements
 // of its parameters are counted, of those that are looked up (embeddings, tables of relative
 // positions) one row. An attention to `tokens` keys, or to those in its window, adds 2 * keys *
