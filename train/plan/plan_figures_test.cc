@@ -234,13 +234,11 @@ TEST_F(PlanFiguresTest, FrozenWeightsHaveNoGradients) {
   const double weights = 12 * 4 * 64 * 64 + 257 * 64;
   Settings lora = sizes;
   lora.emplace_back("adapter", "lora");
-  for (const Settings& settings : {lora, [&] {
-                                     Settings cut = lora;
-                                     cut.emplace_back("pp", "2");
-                                     cut.emplace_back("gradient_accumulation_steps", "2");
-                                     return cut;
-                                   }()}) {
-    const StatusOr<Plan> plan = PlanOf(ConfigOf(settings), settings.size() > 2 ? 2 : 1);
+  Settings stages = lora;
+  stages.emplace_back("pp", "2");
+  stages.emplace_back("gradient_accumulation_steps", "2");
+  for (const auto& [settings, ranks] : {std::pair(lora, 1), std::pair(stages, 2)}) {
+    const StatusOr<Plan> plan = PlanOf(ConfigOf(settings), ranks);
     ASSERT_TRUE(plan.ok()) << Message(plan.status());
     EXPECT_NEAR(all->flops_per_token - plan->flops_per_token, 2 * weights, 0.05 * weights);
   }
