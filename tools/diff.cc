@@ -274,7 +274,7 @@ Status RunDiff(const DiffFlags& flags) {
 
 void AddDiffCommand(CLI::App& app, CommandState& state) {
   CLI::App* command =
-      app.add_subcommand("diff", "Say where two models or checkpoints differ first");
+      app.add_subcommand("diff", "Say where two runs, models or checkpoints differ first");
   using F = DiffFlags;
   OptionTable table = OptionTable::Of<F>("Options");
   table
