@@ -24,6 +24,7 @@ enum class HandleKind : uint8_t {
   kTrainer,
   kBlueprint,
   kPass,
+  kSettings,
   kMaking  // what a call is making
 };
 
