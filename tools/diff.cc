@@ -128,7 +128,8 @@ std::string FirstElement(const train::TracedTensor& found,
     if (other == of_b.end()) return Concat(name, "is in ", flags.a, " alone");
     const Tensor& y = other->data;
     if (x.data.shape() != y.shape() || x.data.dtype() != y.dtype()) {
-      return Concat(name, "is ", x.data, " in ", flags.a, " and ", y, " in ", flags.b);
+      return Concat(name.empty() ? "it " : name, "is ", x.data, " in ", flags.a, " and ", y, " in ",
+                    flags.b);
     }
     const Difference d = Compare(x.data, y, 0);
     if (d.first >= 0) return Concat(name, ElementText(d, x.data, flags.a, flags.b));
