@@ -37,7 +37,8 @@ Status Fit(const train::RunConfig& config, const train::PlanOptions& options,
   TESSERA_ASSIGN_OR_RETURN(const std::vector<train::FittedLayout> layouts,
                            train::FindLayouts(config, options, *bytes, machine));
   if (layouts.empty()) {
-    return InvalidArgument("--fit: no layout of ", options.ranks, " ranks fits ", flags.fit);
+    return InvalidArgument("--fit: no layout of ", options.ranks,
+                           options.ranks == 1 ? " rank" : " ranks", " fits ", flags.fit);
   }
   nlohmann::ordered_json json = {{"layouts", nlohmann::ordered_json::array()}};
   std::string text;
