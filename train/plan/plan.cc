@@ -412,7 +412,9 @@ StatusOr<Work> WorkPerToken(const json& model, int64_t tokens,
     for (const auto& p : m.own_parameters()) {
       const auto elements = static_cast<double>(p->placement.global_shape().numel());
       if (expert) experts += elements;
-      if (!m.looks_up() && !trained.contains(p->name)) frozen += elements * (expert ? 1 - idle : 1);
+      const bool trains = trained.contains(p->name) ||
+                          (p->tied_to != nullptr && trained.contains(p->tied_to->name));
+      if (!m.looks_up() && !trains) frozen += elements * (expert ? 1 - idle : 1);
     }
   });
   work.products -= idle * experts;
