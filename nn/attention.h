@@ -134,6 +134,7 @@ class SelfAttention : public AttentionLayer {
  public:
   SelfAttention(const SelfAttentionConfig& config, const Scope& scope);
   std::string_view kind() const override { return "SelfAttention"; }
+  const SelfAttentionConfig& config() const { return config_; }
   SelfAttention* self_attention() override { return this; }
 
   Tensor Forward(const Tensor& h, const AttentionMasks& masks, const ForwardContext& context,

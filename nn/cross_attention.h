@@ -21,6 +21,7 @@ class CrossAttention : public Module {
  public:
   CrossAttention(const SelfAttentionConfig& config, const Scope& scope);
   std::string_view kind() const override { return "CrossAttention"; }
+  const SelfAttentionConfig& config() const { return config_; }
 
   // h [B, T, C] (its share of the sequence under sequence parallelism), result likewise; memory
   // [B, S, C]. Of the masks `key_padding` [B, S] applies. With a cache the keys and values of the

@@ -49,21 +49,6 @@ Status Refuse(const char* a, int64_t n, const char* b, int64_t m, const char* c 
   return InvalidArgument(a, n, b, m, c);
 }
 
-// A handle for as long as a callback runs.
-class Lent {
- public:
-  Lent(const void* handle, HandleKind kind) : handle_(handle), kind_(kind) {
-    AddHandle(handle, kind);
-  }
-  Lent(const Lent&) = delete;
-  Lent& operator=(const Lent&) = delete;
-  ~Lent() { RemoveHandle(handle_, kind_).IgnoreError(); }
-
- private:
-  const void* const handle_;
-  const HandleKind kind_;
-};
-
 tsr_status* RunLent(const void* handle, HandleKind kind, Status (*run)(const void* body),
                     const void* body) {
   return AtBorder([&]() -> Status {

@@ -2,6 +2,7 @@
 #include "runtime/generate_options.h"
 
 #include <cstddef>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -12,6 +13,7 @@
 #include "models/generation/grammar/json_grammar.h"
 #include "nlohmann/json.hpp"
 #include "runtime/border.h"
+#include "runtime/handles.h"
 
 struct tsr_settings {
   nlohmann::json asked = nlohmann::json::object();
@@ -43,6 +45,21 @@ bool HasSettings(const tsr_generate_options& options) {
   return options.size >= kEnd;
 }
 
+// What tsr_generate_options_set has put there is there until it is cleared, in copies, too.
+Status CheckSettings(const tsr_generate_options& options) {
+  if (options.settings == nullptr || IsHandle(options.settings, HandleKind::kSettings)) {
+    return OkStatus();
+  }
+  return InvalidArgument("tsr_generate_options: settings is not NULL, nor what ",
+                         "tsr_generate_options_set has put there, or was cleared");
+}
+
+tsr_settings* NewSettings() {
+  auto settings = std::make_unique<tsr_settings>();
+  AddHandle(settings.get(), HandleKind::kSettings);
+  return settings.release();
+}
+
 Status SetOption(tsr_generate_options* options, const char* name, const char* value) {
   TESSERA_RETURN_IF_ERROR(CheckGiven(options, "options"));
   TESSERA_RETURN_IF_ERROR(CheckGiven(name, "name"));
@@ -51,6 +68,7 @@ Status SetOption(tsr_generate_options* options, const char* name, const char* va
     return InvalidArgument("tsr_generate_options: size is ", options->size,
                            "; set it to sizeof(tsr_generate_options)");
   }
+  TESSERA_RETURN_IF_ERROR(CheckSettings(*options));
   const OptionTable& table = GenerationConfig::Table();
   const Option* const option = table.FindByAnyName(name);
   if (option == nullptr) {
@@ -66,7 +84,7 @@ Status SetOption(tsr_generate_options* options, const char* name, const char* va
   TESSERA_RETURN_IF_ERROR(CheckUtf8(value, name));
   TESSERA_ASSIGN_OR_RETURN(json converted, option->Convert(option->FromText(value),
                                                            Concat("tsr_generate_options: ", name)));
-  if (options->settings == nullptr) options->settings = new tsr_settings;
+  if (options->settings == nullptr) options->settings = NewSettings();
   // Of a list of texts, one more.
   json& asked = options->settings->asked[option->key];
   if (option->kind == Option::Kind::kTexts && asked.is_array()) {
@@ -102,6 +120,7 @@ StatusOr<GenerationConfig> ConfigOf(const GenerationConfig& defaults,
   if (options.sampling < TSR_SAMPLING_DEFAULT || options.sampling > TSR_SAMPLING_ON) {
     return InvalidArgument("tsr_generate_options: sampling ", options.sampling, " is unknown");
   }
+  TESSERA_RETURN_IF_ERROR(CheckSettings(options));
   json asked = json::object();
   const auto take = [&](const char* key, const auto& value) {
     if (value != 0) asked[key] = value;
@@ -141,7 +160,10 @@ tsr_status* tsr_generate_options_set(tsr_generate_options* options, const char* 
 }
 
 void tsr_generate_options_clear(tsr_generate_options* options) {
+  using tessera::runtime::HandleKind;
   if (options == nullptr || !tessera::runtime::HasSettings(*options)) return;
-  delete options->settings;
-  options->settings = nullptr;
+  tsr_settings* const settings = std::exchange(options->settings, nullptr);
+  if (!tessera::runtime::IsHandle(settings, HandleKind::kSettings)) return;  // of a copy, cleared
+  tessera::runtime::RemoveHandle(settings, HandleKind::kSettings).IgnoreError();
+  delete settings;
 }

@@ -41,6 +41,10 @@ const char* NameOf(HandleKind kind) {
       return "a blueprint";
     case HandleKind::kPass:
       return "a pass";
+    case HandleKind::kSettings:
+      return "settings of tsr_generate_options_set";
+    case HandleKind::kMaking:
+      return "what is being made";
   }
   return "a handle";
 }
@@ -103,7 +107,9 @@ bool AnyHandles() {
   Table& table = Handles();
   const std::lock_guard<std::mutex> lock(table.mutex);
   return std::any_of(table.entries.begin(), table.entries.end(), [](const auto& entry) {
-    return entry.second.kind != HandleKind::kStatus && entry.second.kind != HandleKind::kTensors;
+    const HandleKind kind = entry.second.kind;
+    return kind != HandleKind::kStatus && kind != HandleKind::kTensors &&
+           kind != HandleKind::kSettings;
   });
 }
 

@@ -23,7 +23,9 @@ enum class HandleKind : uint8_t {
   kContext,
   kTrainer,
   kBlueprint,
-  kPass
+  kPass,
+  kSettings,
+  kMaking  // what a call is making
 };
 
 // "the handle is in use", beside the codes of base/status.h.
@@ -36,8 +38,23 @@ Status RemoveHandle(const void* handle, HandleKind kind);
 bool IsHandle(const void* handle, HandleKind kind);
 // Sets the flag of a handle that is pinned.
 Status CancelHandle(const void* handle, HandleKind kind);
-// Whether there are models, contexts, trainers, or what is lent to a callback.
+// Whether there are models, contexts, trainers, or what is lent to a callback, or a call makes one.
 bool AnyHandles();
+
+// A handle for as long as a call needs it: what is lent to a callback, or what is being made.
+class Lent {
+ public:
+  Lent(const void* handle, HandleKind kind) : handle_(handle), kind_(kind) {
+    AddHandle(handle, kind);
+  }
+  Lent(const Lent&) = delete;
+  Lent& operator=(const Lent&) = delete;
+  ~Lent() { RemoveHandle(handle_, kind_).IgnoreError(); }
+
+ private:
+  const void* const handle_;
+  const HandleKind kind_;
+};
 
 // Keeps a handle from being removed.
 class Pin {

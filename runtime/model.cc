@@ -106,6 +106,7 @@ Status Load(const char* path, const Mount& mount, const tsr_load_options* given,
   open.before_weights = [&](const models::OpenedModel& opened) {
     return CheckLoad(opened.config, options);
   };
+  const Lent making(&open, HandleKind::kMaking);
   auto handle = std::make_unique<tsr_model>();
   models::OpenedModel& opened = *handle;
   if (mount != nullptr) {

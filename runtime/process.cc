@@ -57,7 +57,10 @@ Status Configure(const tsr_configuration* given) {
     return InvalidArgument("tsr_configuration: threads is ", wanted.threads,
                            "; it is 0 (all cores) to ", kMostThreads);
   }
-  if (AnyHandles()) return Failure(kBusy, "tsr_configure: models or contexts are not released yet");
+  if (AnyHandles()) {
+    return Failure(kBusy, "tsr_configure: there are models, contexts or trainers, or a call is ",
+                   "making one");
+  }
   Allocator::For(Device::Cpu()).ReleaseCached();
   SetHostAllocator(allocator == nullptr ? nullptr : Kept(*allocator));
   {

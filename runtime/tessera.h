@@ -104,7 +104,8 @@ typedef struct tsr_configuration {
   int threads; /* of contexts that name no number, and of loading; 0: all cores of the process */
 } tsr_configuration;
 
-/* Before the first handle, or when all are released; else TSR_BUSY. NULL: the defaults. */
+/* Before the first handle, or when all are released; else, and while a call makes a model or a
+ * trainer, TSR_BUSY. NULL: the defaults. */
 tsr_status* tsr_configure(const tsr_configuration* configuration);
 
 /* ---- Tensors -------------------------------------------------------------------------------- */
@@ -465,7 +466,8 @@ typedef struct tsr_generate_options {
  * TSR_INVALID_ARGUMENT, and changes nothing. */
 tsr_status* tsr_generate_options_set(tsr_generate_options* options, const char* name,
                                      const char* value);
-/* Frees what tsr_generate_options_set has put there; the members stay. */
+/* Frees what tsr_generate_options_set has put there; the members stay. Copies of the struct share
+ * it: one of them is cleared, and the others are then TSR_INVALID_ARGUMENT. */
 void tsr_generate_options_clear(tsr_generate_options* options);
 
 enum { TSR_END_NONE = 0, TSR_END_LENGTH = 1, TSR_END_OF_TEXT = 2, TSR_END_STOP = 3 };

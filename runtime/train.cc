@@ -81,13 +81,16 @@ Status Step(tsr_trainer* trainer, const tsr_named_tensor* in, size_t n, double* 
   TESSERA_RETURN_IF_ERROR(CheckWhole(*trainer));
   TESSERA_ASSIGN_OR_RETURN(const Bundle batch, BatchOf("tsr_train_step", *trainer, in, n));
   train::StepLoop& loop = *trainer->loop;
-  TESSERA_ASSIGN_OR_RETURN(*loss, loop.OrAbandon([&] { return RunBatch(batch, trainer); }));
+  TESSERA_ASSIGN_OR_RETURN(const double mean,
+                           loop.OrAbandon([&] { return RunBatch(batch, trainer); }));
   const std::optional<train::StepResult> done = loop.EndMicroBatch();
-  if (!done) return OkStatus();
-  loop.Count(*done);
-  if (done->updated || trainer->scales_loss) return OkStatus();
-  return Failure(StatusCode::kAborted, "the gradients of update ", loop.steps(),
-                 " are not finite; it was left out");
+  if (done) loop.Count(*done);
+  if (done && !done->updated && !trainer->scales_loss) {
+    return Failure(StatusCode::kAborted, "the gradients of update ", loop.steps(),
+                   " are not finite; it was left out");
+  }
+  *loss = mean;
+  return OkStatus();
 }
 
 Status Evaluate(tsr_trainer* trainer, const tsr_named_tensor* in, size_t n, double* loss) {

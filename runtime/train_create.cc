@@ -194,6 +194,7 @@ Status Create(const char* model, const tsr_train_options* given, tsr_trainer** o
   TESSERA_RETURN_IF_ERROR(CheckGiven(out, "out"));
   TESSERA_ASSIGN_OR_RETURN(const tsr_train_options options, OptionsOf(given, kOptions));
   TESSERA_RETURN_IF_ERROR(CheckOptions(options));
+  const Lent making(&options, HandleKind::kMaking);
   auto trainer = std::make_unique<tsr_trainer>();
   if (options.threads > 0) trainer->threads = std::make_unique<ThreadPool>(options.threads);
   if (options.memory_limit > 0) {

@@ -113,7 +113,8 @@ std::string Completion(const CLI::App& app) {
 }  // namespace
 
 void AddCompletionCommand(CLI::App& app, CommandState& state) {
-  CLI::App* command = app.add_subcommand("completion", "what bash needs to complete this program");
+  CLI::App* command =
+      app.add_subcommand("completion", "Print what bash needs to complete this program");
   command->footer("Example:\n  source <(tessera completion)");
   command->callback([&app, &state] { state.run = [&app] { return WriteOut(Completion(app)); }; });
 }

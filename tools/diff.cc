@@ -24,7 +24,7 @@ namespace {
 struct DiffFlags {
   std::string a;
   std::string b;
-  double tolerance = 0;
+  std::optional<double> tolerance;
 };
 
 // With the digits that tell it from its neighbours.
@@ -33,19 +33,23 @@ std::string NumberText(double value, DType dtype) {
   std::snprintf(text, sizeof(text), dtype == DType::kFloat64 ? "%.17g" : "%.9g", value);
   return text;
 }
+std::string NumberText(int64_t value, DType /*dtype*/) { return Concat(value); }
 
 // How two tensors of one shape differ.
 struct Difference {
   int64_t first = -1;  // element; -1: they are the same
   int64_t count = 0;
-  double a = 0;  // at `first`
-  double b = 0;
-  double greatest = 0;  // of a difference
+  std::string a;  // at `first`
+  std::string b;
+  double greatest = 0;     // of a difference of finite numbers
+  bool all_finite = true;  // of the differences
 };
 
-// What is not a number is equal to itself.
-bool Same(double a, double b, double most) {
-  return a == b || (std::isnan(a) && std::isnan(b)) || std::abs(a - b) <= most;
+// What is not a number is equal to itself. (A long double holds every int64_t.)
+template <typename T>
+double Apart(T a, T b) {
+  if (a == b || (a != a && b != b)) return 0;
+  return static_cast<double>(std::abs(static_cast<long double>(a) - static_cast<long double>(b)));
 }
 
 // Of what is finite.
@@ -55,36 +59,48 @@ double GreatestMagnitude(const std::vector<double>& values) {
   return greatest;
 }
 
-Difference Compare(const Tensor& a, const Tensor& b, double tolerance) {
-  const Tensor x = a.ContiguousCopy(), y = b.ContiguousCopy();
+// Elements of type T; `tolerance` is a share of the greatest magnitude.
+template <typename T>
+Difference CompareAs(const Tensor& x, const Tensor& y, double tolerance) {
+  const std::vector<T> xs = x.ToVector<T>(), ys = y.ToVector<T>();
+  const double most = tolerance > 0 ? tolerance * std::max(GreatestMagnitude(x.ToVector<double>()),
+                                                           GreatestMagnitude(y.ToVector<double>()))
+                                    : 0;
   Difference difference;
-  if (x.dtype() == y.dtype() &&
-      std::memcmp(x.raw_data(), y.raw_data(), static_cast<size_t>(x.nbytes())) == 0) {
-    return difference;
-  }
-  const std::vector<double> xs = x.ToVector<double>(), ys = y.ToVector<double>();
-  const double most = tolerance * std::max(GreatestMagnitude(xs), GreatestMagnitude(ys));
   for (size_t i = 0; i < xs.size(); ++i) {
-    if (Same(xs[i], ys[i], most)) continue;
+    const double apart = Apart(xs[i], ys[i]);
+    if (apart <= most) continue;
     if (difference.count++ == 0) {
       difference.first = static_cast<int64_t>(i);
-      difference.a = xs[i];
-      difference.b = ys[i];
+      difference.a = NumberText(xs[i], x.dtype());
+      difference.b = NumberText(ys[i], y.dtype());
     }
-    difference.greatest = std::max(difference.greatest, std::abs(xs[i] - ys[i]));
+    difference.all_finite = difference.all_finite && std::isfinite(apart);
+    if (std::isfinite(apart)) difference.greatest = std::max(difference.greatest, apart);
   }
   return difference;
 }
 
+Difference Compare(const Tensor& a, const Tensor& b, double tolerance) {
+  const Tensor x = a.ContiguousCopy(), y = b.ContiguousCopy();
+  if (x.dtype() == y.dtype() &&
+      std::memcmp(x.raw_data(), y.raw_data(), static_cast<size_t>(x.nbytes())) == 0) {
+    return {};
+  }
+  const bool integers = !IsFloating(x.dtype()) && !IsFloating(y.dtype());
+  return integers ? CompareAs<int64_t>(x, y, tolerance) : CompareAs<double>(x, y, tolerance);
+}
+
 // "element [2, 17] is 0.5 in a and 0.25 in b; 3 of 1,024 elements differ, by at most 0.25".
-std::string ElementText(const Difference& d, const Tensor& x, const std::string& a, const Tensor& y,
+std::string ElementText(const Difference& d, const Tensor& x, const std::string& a,
                         const std::string& b) {
-  const std::string numbers = Concat(" is ", NumberText(d.a, x.dtype()), " in ", a, " and ",
-                                     NumberText(d.b, y.dtype()), " in ", b);
+  const std::string numbers = Concat(" is ", d.a, " in ", a, " and ", d.b, " in ", b);
   if (x.ndim() == 0) return "it" + numbers;
+  const std::string most =
+      d.greatest > 0 ? Concat(", by at most ", d.greatest) : std::string();  // none is finite
   return Concat("element ", train::IndexOf(d.first, x.shape()), numbers, "; ",
-                WithThousands(d.count), " of ", WithThousands(x.numel()),
-                " elements differ, by at most ", d.greatest);
+                WithThousands(d.count), " of ", WithThousands(x.numel()), " elements differ", most,
+                most.empty() || d.all_finite ? "" : " where both are finite");
 }
 
 // What differs is what was asked for; the line is on standard output.
@@ -112,10 +128,11 @@ std::string FirstElement(const train::TracedTensor& found,
     if (other == of_b.end()) return Concat(name, "is in ", flags.a, " alone");
     const Tensor& y = other->data;
     if (x.data.shape() != y.shape() || x.data.dtype() != y.dtype()) {
-      return Concat(name, "is ", x.data, " in ", flags.a, " and ", y, " in ", flags.b);
+      return Concat(name.empty() ? "it " : name, "is ", x.data, " in ", flags.a, " and ", y, " in ",
+                    flags.b);
     }
     const Difference d = Compare(x.data, y, 0);
-    if (d.first >= 0) return Concat(name, ElementText(d, x.data, flags.a, y, flags.b));
+    if (d.first >= 0) return Concat(name, ElementText(d, x.data, flags.a, flags.b));
   }
   return found.kind == train::TracedTensor::Kind::kGradients ? "no gradient differs" : "";
 }
@@ -148,6 +165,12 @@ std::string ElementsOfRuns(const train::TraceComparison& found, const DiffFlags&
                                 Message(gradient.status()));
 }
 
+// "; 2 steps are in runs/a alone".
+std::string StepsAlone(int64_t steps, const std::string& run) {
+  if (steps == 0) return "";
+  return Concat("; ", steps, steps == 1 ? " step is in " : " steps are in ", run, " alone");
+}
+
 Status DiffRuns(const DiffFlags& flags) {
   TESSERA_ASSIGN_OR_RETURN(const train::TraceComparison found,
                            train::CompareTraces(flags.a, flags.b));
@@ -159,7 +182,7 @@ Status DiffRuns(const DiffFlags& flags) {
              found.operations_compared
                  ? ""
                  : "; the layouts cut the model differently: operations are not compared",
-             "\n"));
+             StepsAlone(found.only_in_a, flags.a), StepsAlone(found.only_in_b, flags.b), "\n"));
 }
 
 // The elements in another shape of as many, or repeated where a dim is 1: rows that are all alike
@@ -179,9 +202,10 @@ std::optional<Tensor> LaidOutAs(const Tensor& x, const Shape& shape) {
   return flat.AsStrided(shape, strides, flat.offset());
 }
 
-// A model beside what another program gave of it; rounding alone never makes a difference.
-Status DiffDump(const NamedTensors& dump, const std::string& model, double tolerance) {
-  const double allowed = tolerance > 0 ? tolerance : 1e-4;
+// A model beside what another program gave of it, which rounds otherwise.
+Status DiffDump(const NamedTensors& dump, const std::string& model,
+                std::optional<double> tolerance) {
+  const double allowed = tolerance.value_or(1e-4);
   TESSERA_ASSIGN_OR_RETURN(const DumpTensors ours, TensorsLike(dump, model));
   for (const auto& [name, y] : ours.tensors) {
     TESSERA_ASSIGN_OR_RETURN(const Tensor x, dump.Read(name));
@@ -191,7 +215,7 @@ Status DiffDump(const NamedTensors& dump, const std::string& model, double toler
     }
     const Difference d = Compare(*alike, y, allowed);
     if (d.first < 0) continue;
-    return Differs(Concat(name, ": ", ElementText(d, *alike, dump.path(), y, model)));
+    return Differs(Concat(name, ": ", ElementText(d, *alike, dump.path(), model)));
   }
   std::string left_out;
   if (!ours.missing.empty()) {
@@ -210,6 +234,7 @@ Status RunDiff(const DiffFlags& flags) {
     TESSERA_ASSIGN_OR_RETURN(const NamedTensors tensors, NamedTensors::Open(*dump));
     if (IsModelDump(tensors)) return DiffDump(tensors, *model, flags.tolerance);
   }
+  const double tolerance = flags.tolerance.value_or(0);
   TESSERA_ASSIGN_OR_RETURN(const NamedTensors a, NamedTensors::Open(flags.a));
   TESSERA_ASSIGN_OR_RETURN(const NamedTensors b, NamedTensors::Open(flags.b));
   const std::set<std::string> in_b(b.names().begin(), b.names().end());
@@ -226,30 +251,31 @@ Status RunDiff(const DiffFlags& flags) {
     }
     TESSERA_ASSIGN_OR_RETURN(const Tensor x, a.Read(name));
     TESSERA_ASSIGN_OR_RETURN(const Tensor y, b.Read(name));
-    const bool alike = x.shape() == y.shape() && (x.dtype() == y.dtype() || flags.tolerance > 0);
+    const bool alike = x.shape() == y.shape() && (x.dtype() == y.dtype() || tolerance > 0);
     if (!alike) {
       note(Concat(name, ": is ", x, " in ", a.path(), " and ", y, " in ", b.path()));
       continue;
     }
-    const Difference d = Compare(x, y, flags.tolerance);
+    const Difference d = Compare(x, y, tolerance);
     if (d.first < 0) continue;
-    note(Concat(name, ": ", ElementText(d, x, a.path(), y, b.path())));
+    note(Concat(name, ": ", ElementText(d, x, a.path(), b.path())));
   }
+  size_t all = in_a.size();
   for (const std::string& name : b.names()) {
-    if (!in_a.contains(name)) note(Concat(name, ": is in ", b.path(), " alone"));
+    if (in_a.contains(name)) continue;
+    note(Concat(name, ": is in ", b.path(), " alone"));
+    ++all;
   }
-  if (differing > 0) {
-    return Differs(Concat(first, "; ", differing, " of ", in_a.size(), " tensors differ"));
-  }
+  if (differing > 0) return Differs(Concat(first, "; ", differing, " of ", all, " tensors differ"));
   return WriteOut(Concat("the same ", in_a.size(), " tensors",
-                         flags.tolerance > 0 ? Concat(" within ", flags.tolerance) : "", "\n"));
+                         tolerance > 0 ? Concat(" within ", tolerance) : "", "\n"));
 }
 
 }  // namespace
 
 void AddDiffCommand(CLI::App& app, CommandState& state) {
   CLI::App* command =
-      app.add_subcommand("diff", "Say where two models or checkpoints differ first");
+      app.add_subcommand("diff", "Say where two runs, models or checkpoints differ first");
   using F = DiffFlags;
   OptionTable table = OptionTable::Of<F>("Options");
   table
@@ -258,11 +284,11 @@ void AddDiffCommand(CLI::App& app, CommandState& state) {
           "a model's folder, a file of weights, a checkpoint, a run's folder, or a dump of a model",
           {.type = "A"})
       .Add("b", &F::b, "likewise", {.type = "B"})
-      .Add(
-          "tolerance", &F::tolerance,
-          "numbers that differ by so much of the greater one's magnitude count as equal, and so do "
-          "dtypes",
-          {.least = 0});
+      .Add("tolerance", &F::tolerance,
+           "how much numbers may differ, as a share of the greatest magnitude in their tensor; "
+           "above "
+           "0 their dtypes may differ, too",
+           {.least = 0, .unset = "0; of a dump 1e-4"});
   command->footer(
       "Exits with 1 where they differ, after one line that says where.\n"
       "Example:\n  tessera diff runs/a/checkpoint-100 runs/b/checkpoint-100");

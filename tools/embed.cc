@@ -131,7 +131,7 @@ Status RunEmbed(const EmbedFlags& flags) {
 
 void AddEmbedCommand(CLI::App& app, CommandState& state) {
   using F = EmbedFlags;
-  CLI::App* command = app.add_subcommand("embed", "a vector for each text of a file");
+  CLI::App* command = app.add_subcommand("embed", "Write a vector for each text of a file");
   OptionTable table = OptionTable::Of<F>("Options");
   table
       .Add("model", &F::model, "a folder of sentence-transformers, or of any model of texts",

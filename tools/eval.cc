@@ -55,7 +55,8 @@ Status RunEval(const CLI::App& command, const EvalFlags& flags, const FieldFlags
 }  // namespace
 
 void AddEvalCommand(CLI::App& app, CommandState& state) {
-  CLI::App* command = app.add_subcommand("eval", "the loss and the metrics of a model on data");
+  CLI::App* command =
+      app.add_subcommand("eval", "Print the loss and the metrics of a model on data");
   using F = EvalFlags;
   OptionTable table = OptionTable::Of<F>("Options");
   table.Add("model", &F::model, kModelHelp, {.type = "MODEL"})

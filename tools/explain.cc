@@ -49,7 +49,7 @@ Status RunExplain(const CLI::App& command, const RunFlags& flags, WrittenNames* 
 
 void AddExplainCommand(CLI::App& app, CommandState& state) {
   CLI::App* command =
-      app.add_subcommand("explain", "what becomes of each key of a configuration, and why");
+      app.add_subcommand("explain", "Say what becomes of each key of a configuration, and why");
   auto flags = std::make_shared<RunFlags>();
   flags->Add(command);
   command->allow_extras();  // an unknown flag gets its line, too

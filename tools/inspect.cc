@@ -14,6 +14,7 @@
 
 #include "absl/strings/str_join.h"
 #include "base/file.h"
+#include "base/json_text.h"
 #include "base/printable_text.h"
 #include "core/cpu_isa.h"
 #include "core/safetensors.h"
@@ -33,6 +34,7 @@
 #include "tools/commands.h"
 #include "tools/gpus.h"
 #include "tools/inspect_table.h"
+#include "tools/named_tensors.h"
 #include "tools/settings.h"
 
 namespace tessera::tools {
@@ -241,8 +243,32 @@ Status InspectCheckpoint(const std::string& directory) {
   return WriteOut(report);
 }
 
+<<<<<<< HEAD
+=======
+bool EndsWith(const std::string& text, std::string_view end) {
+  return text.size() >= end.size() && text.compare(text.size() - end.size(), end.size(), end) == 0;
+}
+
+// What to name instead of a run's folder, whose config.json is the run's; nothing of another one.
+StatusOr<std::vector<std::string>> PartsOfRun(const std::string& folder) {
+  const std::string path = JoinPath(folder, "config.json");
+  std::vector<std::string> parts;
+  if (!PathExists(path)) return parts;
+  TESSERA_ASSIGN_OR_RETURN(const nlohmann::json config, ReadJsonFile(path));
+  if (config.contains("model_type")) return parts;
+  if (IsDirectory(JoinPath(folder, "model"))) parts.push_back(JoinPath(folder, "model"));
+  const std::vector<int64_t> steps = dist::ListCheckpoints(folder);
+  if (!steps.empty()) parts.push_back(dist::CheckpointPath(folder, steps.back()));
+  return parts;
+}
+
+>>>>>>> rev-l
 Status RunInspect(const std::string& path) {
   if (IsDirectory(path)) {
+    TESSERA_ASSIGN_OR_RETURN(const std::vector<std::string> parts, PartsOfRun(path));
+    if (!parts.empty()) {
+      return InvalidArgument(path, ": is a run's folder; name ", absl::StrJoin(parts, " or "));
+    }
     if (PathExists(JoinPath(path, "config.json"))) return InspectModel(path);
     if (PathExists(JoinPath(path, "checkpoint.json"))) return InspectCheckpoint(path);
     const std::string others = models::CheckpointOfOthersIn(path);
@@ -258,7 +284,11 @@ Status RunInspect(const std::string& path) {
       TESSERA_ASSIGN_OR_RETURN(const std::string report, DescribeTable(path));
       return WriteOut(report);
     }
-    return models::IsGgufFile(path) ? InspectGguf(path) : InspectFile(path);
+    if (models::IsGgufFile(path)) return InspectGguf(path);
+    if (BeginsAsWeights(path) || EndsWith(path, ".safetensors")) return InspectFile(path);
+    return DataLoss(path,
+                    ": is neither a file of weights (safetensors, GGUF, torch.save's) nor a token "
+                    "dataset nor a table (Parquet, Arrow)");
   }
   if (PathExists(path) || PathExists(path + ".idx")) return InspectDataset(path);
   return NotFound(path, ": no such file or directory");

@@ -264,7 +264,7 @@ Status StartRanks(const LaunchFlags& flags) {
 }
 
 void AddLaunchCommand(CLI::App& app, CommandState& state) {
-  CLI::App* command = app.add_subcommand("launch", "run a command on several ranks, by mpirun");
+  CLI::App* command = app.add_subcommand("launch", "Run a command on several ranks, by mpirun");
   using F = LaunchFlags;
   OptionTable table = OptionTable::Of<F>("Options");
   table

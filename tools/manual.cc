@@ -107,7 +107,8 @@ std::string Manual(const CLI::App& app) {
 }  // namespace
 
 void AddManualCommand(CLI::App& app, CommandState& state) {
-  CLI::App* command = app.add_subcommand("manual", "the manual page of all commands, for man");
+  CLI::App* command =
+      app.add_subcommand("manual", "Print the manual page of all commands, for man");
   command->footer("Example:\n  tessera manual | man -l -");
   command->callback([&app, &state] { state.run = [&app] { return WriteOut(Manual(app)); }; });
 }

@@ -12,14 +12,14 @@ namespace tessera::tools {
 namespace {
 
 Status RunModels() {
-  std::string table = absl::StrFormat("%-28s %-10s %16s %10s %10s\n", "preset", "family",
+  std::string table = absl::StrFormat("%-28s %-11s %16s %10s %10s\n", "preset", "family",
                                       "parameters", "positions", "vocabulary");
   for (const models::Family& family : models::Families()) {
     for (const models::Preset& preset : family.presets) {
       TESSERA_ASSIGN_OR_RETURN(
           const std::unique_ptr<models::Model> model,
           models::BuildModel(preset.config, {.device = Device::Meta(), .initialise = false}));
-      absl::StrAppendFormat(&table, "%-28s %-10s %16s %10s %10s\n", preset.name, family.model_type,
+      absl::StrAppendFormat(&table, "%-28s %-11s %16s %10s %10s\n", preset.name, family.model_type,
                             WithThousands(model->ParameterCount()),
                             WithThousands(model->max_positions()),
                             WithThousands(model->vocab_size()));

@@ -16,11 +16,6 @@
 
 namespace tessera::tools {
 
-namespace {
-
-// Whether a file begins as one of weights: safetensors with the length of the header, eight bytes,
-// and the header, an object; what torch.save writes as a zip archive or a pickle; a list of tensors
-// is known by its name.
 bool BeginsAsWeights(const std::string& path) {
   if (path.ends_with(".tensors.json")) return true;
   char first[9] = {};
@@ -28,8 +23,6 @@ bool BeginsAsWeights(const std::string& path) {
   if (!models::WeightFile::IsTorchName(path)) return first[8] == '{';
   return std::string_view(first, 2) == "PK" || first[0] == '\x80';
 }
-
-}  // namespace
 
 StatusOr<NamedTensors> NamedTensors::Open(const std::string& path) {
   NamedTensors tensors;

@@ -17,6 +17,11 @@
 
 namespace tessera::tools {
 
+// Whether a file begins as one of weights: safetensors with the length of the header, eight bytes,
+// and the header, an object; what torch.save writes as a zip archive or a pickle; a list of tensors
+// is known by its name.
+bool BeginsAsWeights(const std::string& path);
+
 class NamedTensors {
  public:
   // NotFound, or what is wrong with it. A run's folder stands for its newest checkpoint.

@@ -37,7 +37,8 @@ Status Fit(const train::RunConfig& config, const train::PlanOptions& options,
   TESSERA_ASSIGN_OR_RETURN(const std::vector<train::FittedLayout> layouts,
                            train::FindLayouts(config, options, *bytes, machine));
   if (layouts.empty()) {
-    return InvalidArgument("--fit: no layout of ", options.ranks, " ranks fits ", flags.fit);
+    return InvalidArgument("--fit: no layout of ", options.ranks,
+                           options.ranks == 1 ? " rank" : " ranks", " fits ", flags.fit);
   }
   nlohmann::ordered_json json = {{"layouts", nlohmann::ordered_json::array()}};
   std::string text;
@@ -58,7 +59,7 @@ Status Fit(const train::RunConfig& config, const train::PlanOptions& options,
 
 Status RunPlan(const CLI::App& command, const PlanFlags& flags, WrittenNames* names) {
   constexpr int64_t kMostRanks = 1 << 16;
-  if (flags.ranks < 0 || flags.ranks > kMostRanks) {
+  if (command.count("--ranks") > 0 && (flags.ranks < 1 || flags.ranks > kMostRanks)) {
     return InvalidArgument("--ranks: ", flags.ranks, " is not in 1 to ", kMostRanks);
   }
   const auto asked = static_cast<int>(std::max<int64_t>(1, flags.ranks));

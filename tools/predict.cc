@@ -79,7 +79,7 @@ Status RunPredict(const CLI::App& command, const PredictFlags& flags, const Fiel
 }  // namespace
 
 void AddPredictCommand(CLI::App& app, CommandState& state) {
-  CLI::App* command = app.add_subcommand("predict", "what a model says of every row of data");
+  CLI::App* command = app.add_subcommand("predict", "Write what a model says of each row of data");
   using F = PredictFlags;
   OptionTable table = OptionTable::Of<F>("Options");
   table.Add("model", &F::model, kModelHelp, {.type = "MODEL"})

@@ -78,7 +78,7 @@ Status RunReport(const CLI::App& command, const ReportFlags& flags) {
 void AddReportCommand(CLI::App& app, CommandState& state) {
   using F = ReportFlags;
   CLI::App* command =
-      app.add_subcommand("report", "write a page of charts of runs, finished or in progress");
+      app.add_subcommand("report", "Write a page of charts of runs, finished or in progress");
   OptionTable table = OptionTable::Of<F>("Options");
   table.Add("runs", &F::runs, "directories of runs (--out of `train`)", {.type = "RUN..."})
       .Add("out", &F::out, "the page: one HTML file that needs nothing else", {.type = "FILE"})

@@ -69,7 +69,7 @@ Status RunRerank(const RerankFlags& flags) {
 void AddRerankCommand(CLI::App& app, CommandState& state) {
   using F = RerankFlags;
   CLI::App* command =
-      app.add_subcommand("rerank", "the texts of a file by their relevance for a query");
+      app.add_subcommand("rerank", "Order the texts of a file by their relevance for a query");
   OptionTable table = OptionTable::Of<F>("Options");
   table
       .Add("model", &F::model, "a folder of a cross-encoder: a classifier with one label",

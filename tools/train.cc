@@ -177,7 +177,7 @@ Status RunTrain(const CLI::App& command, const RunFlags& flags, CommandState& st
 }  // namespace
 
 void AddTrainCommand(CLI::App& app, CommandState& state) {
-  CLI::App* command = app.add_subcommand("train", "train a preset or a folder's model on data");
+  CLI::App* command = app.add_subcommand("train", "Train a preset or a folder's model on data");
   auto flags = std::make_shared<RunFlags>();
   flags->Add(command);
   command->footer(

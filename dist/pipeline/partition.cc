@@ -9,9 +9,12 @@
 #include <utility>
 
 #include "autograd/autograd.h"
+#include "core/batch_keys.h"
 #include "models/family.h"
 #include "models/model_keys.h"
 #include "nlohmann/json.hpp"
+#include "nn/attention.h"
+#include "nn/cross_attention.h"
 
 namespace tessera::dist {
 namespace {
@@ -96,14 +99,41 @@ BlockBuilder BlocksOf(const nlohmann::json& config, const nn::BuildContext& cont
 
 // --- Computed costs ------------------------------------------------------------------------------
 
+namespace {
+
+// Of scores and of sums of values, for one of `tokens` tokens.
+double AttentionProducts(const nn::SelfAttentionConfig& config, double tokens) {
+  const double sides = config.causal ? 1 : 2;
+  const double seen = config.window > 0
+                          ? std::min(tokens, sides * static_cast<double>(config.window) - sides + 1)
+                          : tokens;
+  return 2 * seen * static_cast<double>(config.num_heads * nn::HeadDim(config));
+}
+
+double AttentionProducts(nn::Module& m, double tokens) {
+  if (const nn::SelfAttention* self = m.self_attention()) {
+    return AttentionProducts(self->config(), tokens);
+  }
+  const auto* const cross = dynamic_cast<const nn::CrossAttention*>(&m);
+  return cross == nullptr ? 0 : AttentionProducts(cross->config(), tokens);
+}
+
+}  // namespace
+
+int64_t PlacesOfToken(const models::Model& model) {
+  const bool pictures = model.keys_of_block(0).takes.has(keys::kPixelValues.name());
+  return pictures ? model.max_positions() : 1;
+}
+
 StatusOr<std::vector<double>> ComputedBlockCosts(const BlockBuilder& build, int64_t tokens) {
   TESSERA_ASSIGN_OR_RETURN(std::unique_ptr<models::Model> first, build(0, 1, Device::Meta()));
+  const int64_t places = PlacesOfToken(*first);
+  const auto seen = static_cast<double>(places > 1 ? places : tokens);
   std::vector<double> costs;
   for (int block = 0; block < first->num_blocks(); ++block) {
     TESSERA_ASSIGN_OR_RETURN(std::unique_ptr<models::Model> model,
                              build(block, block + 1, Device::Meta()));
     double products = 0;
-    double width = kInfinity;  // of the hidden states: the narrowest side of a layer's matrices
     model->VisitModules([&](nn::Module& m) {
       const bool looked_up = m.looks_up();
       for (const auto& p : m.own_parameters()) {
@@ -111,13 +141,12 @@ StatusOr<std::vector<double>> ComputedBlockCosts(const BlockBuilder& build, int6
         const auto elements = static_cast<double>(p->tensor.numel());
         const double rows = shape.empty() ? 1 : static_cast<double>(std::max<int64_t>(1, shape[0]));
         products += looked_up ? elements / rows : elements;
-        if (looked_up || shape.ndim() < 2) continue;
-        for (const int64_t side : shape) width = std::min(width, static_cast<double>(side));
       }
+      products += AttentionProducts(m, seen);
     });
-    const bool layer = block > 0 && block + 1 < first->num_blocks();
-    if (layer && std::isfinite(width)) products += 2.0 * static_cast<double>(tokens) * width;
-    costs.push_back(products);
+    // A picture's head is one layer on one of its places.
+    const bool head = block + 1 == first->num_blocks();
+    costs.push_back(head ? products : products * static_cast<double>(places));
   }
   return costs;
 }

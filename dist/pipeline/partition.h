@@ -38,10 +38,15 @@ using BlockBuilder =
 // Of a registered family.
 BlockBuilder BlocksOf(const nlohmann::json& config, const nn::BuildContext& context);
 
+// How many places a model computes for what a run counts as a token: of a picture its patches and
+// the class token, else 1.
+int64_t PlacesOfToken(const models::Model& model);
+
 // Multiply-adds of every block for one token, about: each block is built on `meta` and the elements
 // of its parameters are counted, of those that are looked up (embeddings, tables of relative
-// positions) one row. Attention over `tokens` keys adds 2 * tokens * width per layer; 0 leaves it
-// out. No weights are allocated.
+// positions) one row. An attention to `tokens` keys, or to those in its window, adds 2 * keys *
+// heads * head size; `tokens` of 0 leaves it out. Of a model of pictures, for one picture. No
+// weights are allocated.
 StatusOr<std::vector<double>> ComputedBlockCosts(const BlockBuilder& build, int64_t tokens);
 
 // How long each block takes.

@@ -125,6 +125,44 @@ TEST(PartitionTest, ComputedCostsCountProducts) {
   EXPECT_EQ(*CutBlocks(*costs, 2), (std::vector<int>{0, 4, 5}));
 }
 
+TEST(PartitionTest, ComputedCostsAreThoseOfTheHeadsAndTheirWindows) {
+  nlohmann::json config = {
+      {"model_type", "mistral"},  {"vocab_size", 100},      {"hidden_size", 16},
+      {"intermediate_size", 32},  {"num_hidden_layers", 2}, {"num_attention_heads", 4},
+      {"num_key_value_heads", 1}, {"head_dim", 8},          {"max_position_embeddings", 64},
+      {"sliding_window", nullptr}};
+  // Queries and outputs of 4 heads of 8, one of keys and one of values; three matrices; two norms.
+  const double matrices = 16 * (2 * 32 + 2 * 8) + 3 * 16 * 32 + 2 * 16;
+  const auto layer = [&](int64_t tokens) {
+    const auto costs = ComputedBlockCosts(BlocksOf(config, {}), tokens);
+    EXPECT_TRUE(costs.ok()) << Message(costs.status());
+    return costs.ok() ? (*costs)[1] : 0;
+  };
+  EXPECT_EQ(layer(0), matrices);
+  EXPECT_EQ(layer(40), matrices + 2 * 40 * 32);
+  config["sliding_window"] = 10;
+  EXPECT_EQ(layer(40), matrices + 2 * 10 * 32);
+  EXPECT_EQ(layer(4), matrices + 2 * 4 * 32);
+}
+
+TEST(PartitionTest, ComputedCostsOfAPictureCountItsPatches) {
+  const nlohmann::json config = {{"model_type", "vit"},
+                                 {"hidden_size", 8},
+                                 {"intermediate_size", 16},
+                                 {"num_hidden_layers", 1},
+                                 {"num_attention_heads", 2},
+                                 {"image_size", 8},
+                                 {"patch_size", 4},
+                                 {"num_channels", 1},
+                                 {"architectures", {"ViTForImageClassification"}}};
+  const auto costs = ComputedBlockCosts(BlocksOf(config, {}), 0);
+  ASSERT_TRUE(costs.ok()) << Message(costs.status());
+  // 4 patches and the class token; matrices with their biases, and two norms.
+  const double layer = 4 * (8 * 8 + 8) + 2 * 8 * 16 + 16 + 8 + 4 * 8;
+  EXPECT_EQ((*costs)[1], 5 * (layer + 2 * 5 * 8));
+  EXPECT_LT(costs->back(), layer);
+}
+
 TEST(PartitionTest, MeasuredCostsArePositiveAndAddUp) {
   const Bundle batch = {{keys::kInputIds, RandomIndices({2, 5}, 50, 1)},
                         {keys::kLabels, RandomIndices({2, 5}, 50, 2)}};

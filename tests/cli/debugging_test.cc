@@ -3,6 +3,7 @@
 // `train`'s check of memory, `bad_step.json` and `replay`, `trace` and `diff`.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <fstream>
@@ -93,16 +94,26 @@ class DebuggingTest : public CliRuns {
     EXPECT_EQ(run.ExitCode(), 0) << run.Errors();
   }
 
+  // A file of one tensor, the integers 1 and `last`.
+  std::string Integers(const std::string& name, int64_t last) const {
+    auto writer = SafetensorsWriter::Create(Path(name), {{"n", DType::kInt64, {2}}}, {});
+    EXPECT_TRUE(writer.ok()) << Message(writer.status());
+    const int64_t values[] = {1, last};
+    EXPECT_TRUE(writer->Append(values, sizeof(values)).ok());
+    EXPECT_TRUE(writer->Commit().ok());
+    return Path(name);
+  }
+
   // A file of float32 tensors in which `changed`, where it is there, has another element 5.
   std::string Tensors(const std::string& name, const std::vector<SafetensorsEntry>& entries,
-                      const std::string& changed) const {
+                      const std::string& changed, float to = 0.25f) const {
     auto writer = SafetensorsWriter::Create(Path(name), entries, {});
     EXPECT_TRUE(writer.ok()) << Message(writer.status());
     for (const SafetensorsEntry& entry : entries) {
       int64_t size = 1;
       for (const int64_t n : entry.shape) size *= n;
       std::vector<float> values(static_cast<size_t>(size), 0.5f);
-      if (entry.name == changed) values[5] = 0.25f;
+      if (entry.name == changed) values[5] = to;
       EXPECT_TRUE(writer->Append(values.data(), size * 4).ok());
     }
     EXPECT_TRUE(writer->Commit().ok());
@@ -258,6 +269,12 @@ TEST_F(DebuggingTest, TwoRunsPartAtAnElement) {
   Output(Train("a", {"--trace", "digests"}));
   Output(Train("b", {"--trace", "digests"}));
   EXPECT_EQ(Output({"diff", Path("a"), Path("b")}), "the same 3 steps\n");
+  Arguments shorter = Train("short", {"--trace", "digests", "--lr-schedule", "constant"});
+  *std::find(shorter.begin(), shorter.end(), "3") = "2";  // steps
+  Output(shorter);
+  Output(Train("long", {"--trace", "digests", "--lr-schedule", "constant"}));
+  EXPECT_EQ(Output({"diff", Path("short"), Path("long")}),
+            "the same 2 steps; 1 step is in " + Path("long") + " alone\n");
   Output(Train("seed", {"--trace", "digests", "--seed", "8", "--data-seed", "0"}));
   const std::string seed = Difference({"diff", Path("a"), Path("seed")});
   EXPECT_EQ(seed.find("before step 1: model."), 0u) << seed;
@@ -364,6 +381,19 @@ TEST_F(DebuggingTest, FilesAndCheckpointsPartAtAnElement) {
   Difference({"diff", a, b, "--tolerance", "0.49"});
   const std::string more = Tensors("more.safetensors", {{"u", DType::kFloat32, {8}}}, "");
   EXPECT_EQ(Difference({"diff", a, more}), "w: is in " + a + " alone; 1 of 2 tensors differ\n");
+  EXPECT_EQ(Difference({"diff", more, a}), "w: is in " + a + " alone; 1 of 2 tensors differ\n");
+  // A number that is not finite is no distance from one that is.
+  const std::string bad = Tensors("bad.safetensors", entries, "w", NAN);
+  const std::string at = "w: element [1, 1] is 0.5 in " + a + " and nan in " + bad + "; ";
+  EXPECT_EQ(Difference({"diff", a, bad}), at + "1 of 12 elements differ; 1 of 2 tensors differ\n");
+  EXPECT_EQ(Difference({"diff", a, bad, "--tolerance", "1"}),
+            at + "1 of 12 elements differ; 1 of 2 tensors differ\n");
+  EXPECT_EQ(Output({"diff", bad, bad}), "the same 2 tensors\n");
+  const std::string large = Integers("large.safetensors", (int64_t{1} << 53) + 1);
+  const std::string near = Integers("near.safetensors", int64_t{1} << 53);
+  EXPECT_EQ(Difference({"diff", large, near}),
+            "n: element [1] is 9007199254740993 in " + large + " and 9007199254740992 in " + near +
+                "; 1 of 2 elements differ, by at most 1; 1 of 1 tensors differ\n");
   Output(Train("one"));
   Output(Train("two", {"--lr", "2e-3"}));
   EXPECT_NE(Difference({"diff", Path("one"), Path("two")}).find(": element ["), std::string::npos);
@@ -415,6 +445,13 @@ TEST_F(DebuggingTest, ADumpOfAModelIsComparedByModule) {
             "the same 1 tensors within 0.0001; not compared, since the model has no such modules: "
             "1, outputs/of.another first\n");
   EXPECT_EQ(Output({"diff", dump("head.safetensors", "lm_head"), *model_}).find("the same 1 "), 0u);
+  // Without a tolerance of its own a dump may round otherwise; 0 allows no difference.
+  values[300] += 1e-6f;
+  const std::string rounded = dump("rounded.safetensors", "logits");
+  EXPECT_EQ(Output({"diff", *model_, rounded}).find("the same 1 "), 0u);
+  EXPECT_EQ(Difference({"diff", *model_, rounded, "--tolerance", "0"})
+                .find("outputs/logits: element [0, 1, 43] is "),
+            0u);
   values[300] += 1;
   const std::string bad = dump("bad.safetensors", "logits");
   EXPECT_EQ(Difference({"diff", *model_, bad}).find("outputs/logits: element [0, 1, 43] is "), 0u);

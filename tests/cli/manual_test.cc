@@ -47,6 +47,13 @@ TEST_F(ManualTest, HasEveryCommandAndFlagOfTheHelp) {
   }
 }
 
+// "Train a model ...", not "a model's training": each line of the help says what its command does.
+TEST_F(ManualTest, EveryCommandIsDescribedAlike) {
+  const std::string help = Output({"--help"});
+  const Names begun = Matches(help.substr(help.find("Subcommands:")), "\n  ([a-z-]+ +[A-Z])");
+  EXPECT_EQ(begun.size(), Commands().size()) << help;
+}
+
 // A line that begins with a dot or a quote is troff's; those of the page are these.
 TEST_F(ManualTest, TextIsNeverTakenForTroff) {
   const Names requests = Matches("\n" + Output({"manual"}), "\n([.'][^\n ]*)");

@@ -289,8 +289,15 @@ TEST(CApiTest, SettingsAreSetByName) {
     ASSERT_TRUE(expected.ok()) << expected.status();
     EXPECT_EQ(GenerateWith(context.get(), {5, 6, 7}, &options).ids, expected->front().ids)
         << settings[0].first;
+    tsr_generate_options copy = options;
     tsr_generate_options_clear(&options);
     EXPECT_EQ(options.settings, nullptr);
+    Generated ignored;
+    const int64_t id = 5;
+    EXPECT_EQ(CodeOf(tsr_generate(context.get(), &id, 1, &copy, Collect, &ignored)),
+              TSR_INVALID_ARGUMENT);
+    EXPECT_EQ(CodeOf(tsr_generate_options_set(&copy, "top_k", "1")), TSR_INVALID_ARGUMENT);
+    tsr_generate_options_clear(&copy);
     EXPECT_EQ(options.max_new_tokens, 9);
   }
   tsr_generate_options options = {};
@@ -723,6 +730,8 @@ TEST(CApiTest, LoadingIsFollowedAndCancelled) {
     EXPECT_LE(done, total);
     self->done = done;
     self->total = total;
+    // What loads runs on the threads and in the memory that this would change.
+    EXPECT_EQ(CodeOf(tsr_configure(nullptr)), TSR_BUSY);
     return self->calls++ == self->cancels_at ? 1 : 0;
   };
   LoadHandle(SmallModelFolder("gpt2"), &options);
@@ -735,6 +744,7 @@ TEST(CApiTest, LoadingIsFollowedAndCancelled) {
   EXPECT_EQ(CodeOf(tsr_model_load(SmallModelFolder("gpt2").c_str(), &options, &model)),
             TSR_CANCELLED);
   EXPECT_EQ(model, nullptr);
+  EXPECT_EQ(CodeOf(tsr_configure(nullptr)), TSR_OK);
 }
 
 // The folder of an adapter of GPT-2's with random numbers.

@@ -92,7 +92,8 @@ const OptionTable& StepsConfig::Table() {
           .Add("spike_factor", &StepsConfig::spike_factor,
                "name the samples of a step whose loss is more than this many times the mean of "
                "about the last 20 steps, and stop the run; with on_non_finite `skip` or "
-               "`continue`, print a warning instead; 0: do not look",
+               "`continue`, print a warning instead. The first 10 steps are let pass; 0: do not "
+               "look",
                {.least = 0})
           .Add("overwrite", &StepsConfig::overwrite,
                "begin afresh in an `out` that holds an earlier run's checkpoints, metrics or "

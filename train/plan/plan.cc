@@ -373,11 +373,13 @@ void CountSavedCopies(const RunConfig& config, const Device& device, Plan* plan)
 // Multiply-adds of all blocks for a token: of the tokens' experts, as many as a token goes to.
 struct Work {
   double products = 0;
+  double frozen = 0;       // of weights that have no gradient
   double of_one_pass = 0;  // of the blocks that recomputation runs again
   std::vector<double> blocks;
 };
 
-StatusOr<Work> WorkPerToken(const json& model, int64_t tokens) {
+StatusOr<Work> WorkPerToken(const json& model, int64_t tokens,
+                            const std::set<std::string>& trained) {
   nn::BuildContext dry;
   dry.device = Device::Meta();
   dry.initialise = false;
@@ -404,18 +406,23 @@ StatusOr<Work> WorkPerToken(const json& model, int64_t tokens) {
                      static_cast<double>(router->config().num_experts);
     }
   });
-  double experts = 0;
+  double experts = 0, frozen = 0;
   whole->VisitModules([&](nn::Module& m) {
-    if (idle == 0 || m.path().find(".experts.") == std::string::npos) return;
+    const bool expert = idle > 0 && m.path().find(".experts.") != std::string::npos;
     for (const auto& p : m.own_parameters()) {
-      experts += static_cast<double>(p->placement.global_shape().numel());
+      const auto elements = static_cast<double>(p->placement.global_shape().numel());
+      if (expert) experts += elements;
+      const bool trains = trained.contains(p->name) ||
+                          (p->tied_to != nullptr && trained.contains(p->tied_to->name));
+      if (!m.looks_up() && !trains) frozen += elements * (expert ? 1 - idle : 1);
     }
   });
   work.products -= idle * experts;
   work.of_one_pass -= idle * experts;
+  frozen *= static_cast<double>(dist::PlacesOfToken(*whole));
   // A token is read by one of the two sides.
   const double sides = whole->encoder_decoder() != nullptr ? 2 : 1;
-  return Work{work.products / sides, work.of_one_pass / sides, costs};
+  return Work{work.products / sides, frozen / sides, work.of_one_pass / sides, costs};
 }
 
 }  // namespace
@@ -489,10 +496,15 @@ StatusOr<Plan> PlanOf(const OpenedRun& run, const PlanOptions& options) {
   }
   ShareOutCheckpoint(all, &plan);
   CountSavedCopies(setup.config, device, &plan);
+  std::set<std::string> trained;
+  for (const auto& [place, found] : all.by_place) {
+    trained.insert(found.trained.begin(), found.trained.end());
+  }
   TESSERA_ASSIGN_OR_RETURN(const Work work,
-                           WorkPerToken(*run.model, setup.config.seq_len.value_or(0)));
-  // Two for a multiply-add, three for the forward pass and the two gradients.
-  plan.flops_per_token = 6 * work.products;
+                           WorkPerToken(*run.model, setup.config.seq_len.value_or(0), trained));
+  // Two for a multiply-add, three for the forward pass and the two gradients, of which weights that
+  // do not train have one.
+  plan.flops_per_token = 6 * work.products - 2 * work.frozen;
   plan.block_costs = work.blocks;
   plan.flops_run_per_token =
       plan.flops_per_token + (setup.config.checkpoint_activations ? 2 * work.of_one_pass : 0);

@@ -226,6 +226,24 @@ TEST_F(PlanFiguresTest, SaysWhatAnAdaptersCheckpointHolds) {
   }
 }
 
+// Weights that do not train have no gradient, which is a third of their products.
+TEST_F(PlanFiguresTest, FrozenWeightsHaveNoGradients) {
+  const Settings sizes = {{"config_overrides", "n_embd=64,n_layer=4,n_head=2"}};
+  const StatusOr<Plan> all = PlanOf(ConfigOf(sizes), 1);
+  ASSERT_TRUE(all.ok()) << Message(all.status());
+  const double weights = 12 * 4 * 64 * 64 + 257 * 64;
+  Settings lora = sizes;
+  lora.emplace_back("adapter", "lora");
+  Settings stages = lora;
+  stages.emplace_back("pp", "2");
+  stages.emplace_back("gradient_accumulation_steps", "2");
+  for (const auto& [settings, ranks] : {std::pair(lora, 1), std::pair(stages, 2)}) {
+    const StatusOr<Plan> plan = PlanOf(ConfigOf(settings), ranks);
+    ASSERT_TRUE(plan.ok()) << Message(plan.status());
+    EXPECT_NEAR(all->flops_per_token - plan->flops_per_token, 2 * weights, 0.05 * weights);
+  }
+}
+
 // What is saved is copied: a module that trains whole, the numbers of a prefix and what they are
 // computed from. Looking for numbers that are not finite would take more.
 TEST_F(PlanFiguresTest, SavingAnAdapterTakesWhatThePlanSays) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/trace/compare_traces.h"
 
+#include <algorithm>
 #include <bit>
 #include <cstdlib>
 #include <map>
@@ -307,6 +308,13 @@ std::string ConfigurationDifference(const Run& a, const Run& b) {
   return text;
 }
 
+// Steps that `run` has taken and `other` has not; where a run begins is no step.
+int64_t StepsAlone(const Run& run, const Run& other) {
+  return std::count_if(run.steps.begin(), run.steps.end(), [&](const auto& step) {
+    return !step.second.front().loss.empty() && !other.steps.contains(step.first);
+  });
+}
+
 }  // namespace
 
 bool HasTrace(const std::string& out) { return PathExists(DigestFile(out, 0)); }
@@ -343,6 +351,8 @@ StatusOr<TraceComparison> CompareTraces(const std::string& path_a, const std::st
   if (result.steps == 0) {
     return InvalidArgument(path_a, " and ", path_b, ": no step is traced in both");
   }
+  result.only_in_a = StepsAlone(a, b);
+  result.only_in_b = StepsAlone(b, a);
   return result;
 }
 

@@ -33,7 +33,9 @@ struct TraceComparison {
   // Where a tensor differs after an update: the gradients of the step, which may differ although
   // their norms do not.
   std::optional<TracedTensor> gradients_in_a, gradients_in_b;
-  int64_t steps = 0;                // that were compared
+  int64_t steps = 0;      // that were compared
+  int64_t only_in_a = 0;  // steps that the other run does not have
+  int64_t only_in_b = 0;
   bool operations_compared = true;  // of all steps
 };
 
