@@ -243,12 +243,6 @@ Status InspectCheckpoint(const std::string& directory) {
   return WriteOut(report);
 }
 
-<<<<<<< HEAD
-=======
-bool EndsWith(const std::string& text, std::string_view end) {
-  return text.size() >= end.size() && text.compare(text.size() - end.size(), end.size(), end) == 0;
-}
-
 // What to name instead of a run's folder, whose config.json is the run's; nothing of another one.
 StatusOr<std::vector<std::string>> PartsOfRun(const std::string& folder) {
   const std::string path = JoinPath(folder, "config.json");
@@ -262,7 +256,6 @@ StatusOr<std::vector<std::string>> PartsOfRun(const std::string& folder) {
   return parts;
 }
 
->>>>>>> rev-l
 Status RunInspect(const std::string& path) {
   if (IsDirectory(path)) {
     TESSERA_ASSIGN_OR_RETURN(const std::vector<std::string> parts, PartsOfRun(path));
@@ -285,7 +278,7 @@ Status RunInspect(const std::string& path) {
       return WriteOut(report);
     }
     if (models::IsGgufFile(path)) return InspectGguf(path);
-    if (BeginsAsWeights(path) || EndsWith(path, ".safetensors")) return InspectFile(path);
+    if (BeginsAsWeights(path) || path.ends_with(".safetensors")) return InspectFile(path);
     return DataLoss(path,
                     ": is neither a file of weights (safetensors, GGUF, torch.save's) nor a token "
                     "dataset nor a table (Parquet, Arrow)");

@@ -173,17 +173,14 @@ TEST_F(CliTest, WrongUsage) {
   ExpectError({"generate", "--model", "gpt-tiny", "--ids", "1"}, 2, "a preset has no weights");
   ExpectError({"inspect", Path("absent")}, 2, "absent");
   ExpectError({"inspect", root_}, 2, "neither a model");
-<<<<<<< HEAD
   ExpectError({"inspect", Write("weights.npz", "PK\x03\x04 more than eight")}, 1,
               "it was taken for safetensors, since its name says nothing else");
-=======
   ExpectError({"inspect", Write("notes.txt", "some words, and no weights\n")}, 1,
               "notes.txt: is neither a file of weights (");
   fs::create_directories(Path("run") + "/model");
   Write("run/config.json", R"({"data": ["book.txt"]})");
   ExpectError({"inspect", Path("run")}, 2,
               Path("run") + ": is a run's folder; name " + Path("run") + "/model");
->>>>>>> rev-l
   ExpectError({"inspect"}, 2, "--devices");
   ExpectError({"inspect", *model_, "--devices"}, 2, "--devices");
   ExpectError({"tokenize", "--tokenizer", "byte", "--input", "x"}, 2, "--print-ids");
