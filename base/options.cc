@@ -80,7 +80,9 @@ StatusOr<Json> ToIntegerLists(const Json& value, const std::string& where) {
 
 StatusOr<Json> ToWeights(const Json& value, const std::string& where) {
   if (!value.is_object()) {
-    return InvalidArgument(where, " must be an object of numbers by ids, not ", Printed(value));
+    return InvalidArgument(where,
+                           " must be an object of numbers by ids (as a flag 15:-1,27:0.5), not ",
+                           Printed(value));
   }
   for (const auto& [key, weight] : value.items()) {
     int64_t id = -1;

@@ -121,7 +121,15 @@ TEST_F(CompareTracesTest, ADamagedRowIsNamed) {
   Run(one);
   const RunConfig damaged = Traced("damaged");
   Run(damaged);
-  for (const char* row : {"{", "[]", "{\"loss\": \"0x1p+0\"}", "{\"step\": \"one\"}"}) {
+  const auto of_operation = [](const std::string& parts) {
+    return R"({"step": 1, "loss": "0x1p+0", "digests": "0000000000000000", "operations": [[)" +
+           parts + "]]}";
+  };
+  for (const std::string& row :
+       {std::string("{"), std::string("[]"), std::string(R"({"loss": "0x1p+0"})"),
+        std::string(R"({"step": "one"})"),
+        of_operation(R"(0, "forward", "q", "add", "", "result", 0)"),
+        of_operation(R"(0, "forward", 0, "add")")}) {
     const std::string path = DigestFile(damaged.out, 0);
     std::ofstream(path) << row << "\n";
     const auto found = CompareTraces(one.out, damaged.out);
