@@ -2,7 +2,6 @@
 // `tessera plan`: what a run would take, without a run.
 #include "train/plan/plan.h"
 
-#include <algorithm>
 #include <memory>
 #include <optional>
 #include <string>
@@ -15,15 +14,17 @@
 #include "tools/commands.h"
 #include "tools/run_flags.h"
 #include "tools/scratch_directory.h"
+#include "tools/settings.h"
 #include "train/plan/fit.h"
 #include "train/plan/machine.h"
 
 namespace tessera::tools {
 namespace {
 
+constexpr int64_t kMostRanks = 1 << 16;
+
 struct PlanFlags {
-  RunFlags run;
-  int64_t ranks = 0;  // as the configuration says, else 1
+  std::optional<int64_t> ranks;
   bool json = false;
   std::string machine;
   std::string fit;
@@ -57,20 +58,17 @@ Status Fit(const train::RunConfig& config, const train::PlanOptions& options,
   return WriteOut(flags.json ? json.dump() + "\n" : text);
 }
 
-Status RunPlan(const CLI::App& command, const PlanFlags& flags, WrittenNames* names) {
-  constexpr int64_t kMostRanks = 1 << 16;
-  if (command.count("--ranks") > 0 && (flags.ranks < 1 || flags.ranks > kMostRanks)) {
-    return InvalidArgument("--ranks: ", flags.ranks, " is not in 1 to ", kMostRanks);
-  }
-  const auto asked = static_cast<int>(std::max<int64_t>(1, flags.ranks));
-  TESSERA_ASSIGN_OR_RETURN(train::ResolvedRun run, flags.run.Resolve(command, asked, names));
+Status RunPlan(const CLI::App& command, const RunFlags& run_flags, const PlanFlags& flags,
+               WrittenNames* names) {
+  const auto asked = static_cast<int>(flags.ranks.value_or(1));
+  TESSERA_ASSIGN_OR_RETURN(train::ResolvedRun run, run_flags.Resolve(command, asked, names));
   TESSERA_RETURN_IF_ERROR(run.status());
   if (run.config.model.empty()) return InvalidArgument("a preset or a model folder is missing");
   if (run.resume) return InvalidArgument("--resume: a plan is of a whole run, not of its rest");
   const ScratchDirectory scratch;
   run.config.out = JoinPath(scratch.path(), "run");
   TESSERA_RETURN_IF_ERROR(run.config.Validate());
-  const int ranks = flags.ranks > 0 ? asked : static_cast<int>(run.launch.ranks());
+  const int ranks = flags.ranks ? asked : static_cast<int>(run.launch.ranks());
   const train::PlanOptions options = {.ranks = ranks, .cache = JoinPath(scratch.path(), "data")};
   std::optional<train::Machine> machine;
   if (!flags.machine.empty()) {
@@ -103,24 +101,27 @@ Status RunPlan(const CLI::App& command, const PlanFlags& flags, WrittenNames* na
 void AddPlanCommand(CLI::App& app, CommandState& state) {
   CLI::App* command =
       app.add_subcommand("plan", "Say what a run would take: memory, disk, communication");
-  auto flags = std::make_shared<PlanFlags>();
-  flags->run.Add(command);
-  command->add_option("--ranks", flags->ranks, "ranks of the run (default: 1)")->type_name("N");
-  command->add_flag("--json", flags->json, "print one JSON object");
-  command
-      ->add_option("--machine", flags->machine, "rates of a machine (JSON): adds the step's time")
-      ->type_name("FILE");
-  command->add_option("--fit", flags->fit, "list the layouts whose peak fits a device's memory")
-      ->type_name("SIZE");
+  auto run = std::make_shared<RunFlags>();
+  run->Add(command);
+  using F = PlanFlags;
+  OptionTable table = OptionTable::Of<F>("Options");
+  table
+      .Add("ranks", &F::ranks, "ranks of the run",
+           {.least = 1, .most = kMostRanks, .unset = "those of the configuration, or 1"})
+      .Add("json", &F::json, "print one JSON object")
+      .Add("machine", &F::machine, "rates of a machine (JSON): adds the step's time",
+           {.type = "FILE"})
+      .Add("fit", &F::fit, "list the layouts whose peak fits a device's memory", {.type = "SIZE"});
   command->footer(
       "Takes the flags of `tessera train`. Nothing is trained, written or allocated; --data and\n"
       "--out may be missing.\n"
       "Examples:\n"
       "  tessera plan gpt2 --data book.txt --batch-size 8\n"
       "  tessera plan llama-3.2-1b --seq-len 8192 --ranks 8 --tp 2 --zero 1 --device cuda");
-  command->callback([command, flags, &state] {
-    state.run = [command, flags, &state] { return RunPlan(*command, *flags, &state.names); };
-  });
+  RunWith<F>(command, state, std::move(table), {},
+             [run, &state](const CLI::App& plan, const F& flags) {
+               return RunPlan(plan, *run, flags, &state.names);
+             });
 }
 
 }  // namespace tessera::tools

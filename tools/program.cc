@@ -143,6 +143,16 @@ Status PrintVersion(const CLI::App& app, const std::string& line) {
                        : VersionText(facts, libraries));
 }
 
+// What CLI11 says of a command line; it calls by its flag what usage shows by its place.
+std::string InOurWords(const CLI::App& command, const CLI::ParseError& error) {
+  for (const CLI::Option* option : command.get_options()) {
+    if (option->get_positional() && error.what() == option->get_name() + " is required") {
+      return option->get_name(true) + " is required";
+    }
+  }
+  return error.what();
+}
+
 // Reads the command line into `state`; help is printed here and leaves nothing to run.
 Status Parse(CLI::App& app, CommandState& state, const std::vector<std::string>& arguments) {
   const Command* const asked = Asked(arguments);
@@ -160,10 +170,10 @@ Status Parse(CLI::App& app, CommandState& state, const std::vector<std::string>&
     state.run = nullptr;
     return PrintVersion(app, version.what());
   } catch (const CLI::ParseError& error) {
-    return InvalidArgument(
-        error.what(), " (see `", app.get_name(), " ",
-        app.get_subcommands().empty() ? std::string() : app.get_subcommands()[0]->get_name() + " ",
-        "--help`)");
+    const bool inner = !app.get_subcommands().empty();
+    const CLI::App& command = inner ? *app.get_subcommands()[0] : app;
+    return InvalidArgument(InOurWords(command, error), " (see `", app.get_name(), " ",
+                           inner ? command.get_name() + " " : std::string(), "--help`)");
   }
   return OkStatus();
 }

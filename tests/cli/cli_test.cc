@@ -156,6 +156,7 @@ TEST_F(CliTest, WrongUsage) {
               "--num-return-sequences above 1 does not go with --chat");
   ExpectError({"forward", "--model"}, 2, "--model needs a value");
   ExpectError({"forward", "--model", *model_}, 2, "--inputs is required");
+  ExpectError({"diff", *model_}, 2, "error: b is required (see `tessera diff --help`)");
   ExpectError({"models", "surplus"}, 2, "surplus");
   ExpectError({"generate", "--model", *model_}, 2,
               "give one of --prompt TEXT, --prompts FILE, --ids 1,2,3 and --chat");

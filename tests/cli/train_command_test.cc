@@ -376,7 +376,9 @@ TEST_F(TrainCommandTest, APlanIsOfEveryRankAndWritesNothing) {
             std::string::npos);
   ExpectError({"plan"}, 2, "a preset or a model folder is missing");
   ExpectError({"plan", "gpt-tiny", "--ranks", "3", "--tp", "2"}, 2, "tp 2");
-  ExpectError({"plan", "gpt-tiny", "--ranks", "0"}, 2, "--ranks: 0 is not in 1 to 65536");
+  ExpectError({"plan", "gpt-tiny", "--ranks", "0"}, 2, "--ranks must be at least 1, not 0");
+  ExpectError({"plan", "gpt-tiny", "--ranks", "x"}, 2, "--ranks must be an integer, not \"x\"");
+  ExpectError({"plan", "gpt-tiny", "--ranks="}, 2, "--ranks must be an integer");
   ExpectError({"plan", "gpt-tiny", "--fit", "much"}, 2, "--fit");
   ExpectError({"plan", "gpt-tiny", "--machine", Path("nowhere")}, 2, "nowhere");
 }
