@@ -109,16 +109,9 @@ Status DescribeTensors(const models::WeightFile& file, std::string* out) {
 }
 
 Status InspectFile(const std::string& path) {
-  const StatusOr<models::WeightFile> file = models::WeightFile::Open(path);
-  const bool named = path.ends_with(".safetensors") || path.ends_with(".tensors.json") ||
-                     models::WeightFile::IsTorchName(path);
-  if (file.status().code() == StatusCode::kDataLoss && !named) {
-    return DataLoss(Message(file.status()),
-                    "; it was taken for safetensors, since its name says nothing else");
-  }
-  TESSERA_RETURN_IF_ERROR(file.status());
+  TESSERA_ASSIGN_OR_RETURN(const models::WeightFile file, models::WeightFile::Open(path));
   std::string report;
-  TESSERA_RETURN_IF_ERROR(DescribeTensors(*file, &report));
+  TESSERA_RETURN_IF_ERROR(DescribeTensors(file, &report));
   return WriteOut(report);
 }
 

@@ -175,7 +175,7 @@ TEST_F(CliTest, WrongUsage) {
   ExpectError({"inspect", Path("absent")}, 2, "absent");
   ExpectError({"inspect", root_}, 2, "neither a model");
   ExpectError({"inspect", Write("weights.npz", "PK\x03\x04 more than eight")}, 1,
-              "it was taken for safetensors, since its name says nothing else");
+              "weights.npz: is neither a file of weights (");
   ExpectError({"inspect", Write("notes.txt", "some words, and no weights\n")}, 1,
               "notes.txt: is neither a file of weights (");
   fs::create_directories(Path("run") + "/model");
