@@ -405,7 +405,8 @@ std::vector<std::string> EnvironmentOf(const NodePlan& node, int64_t local) {
           Concat("LOCAL_RANK=", local),
           Concat("LOCAL_WORLD_SIZE=", node.ranks),
           "MASTER_ADDR=" + node.master_addr,
-          Concat("MASTER_PORT=", node.master_port)};
+          Concat("MASTER_PORT=", node.master_port),
+          "TORCHELASTIC_USE_AGENT_STORE=False"};
 }
 
 Status ProbeHosts(const LaunchPlan& plan, const std::string& ssh) {

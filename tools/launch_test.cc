@@ -153,7 +153,8 @@ TEST_F(LaunchTest, NodesThatAreStartedOneByOne) {
   const std::vector<std::string> lines = Lines(text);
   ASSERT_EQ(lines.size(), 2u) << text;
   EXPECT_EQ(lines[1].find("RANK=3 WORLD_SIZE=4 LOCAL_RANK=1 LOCAL_WORLD_SIZE=2 "
-                          "MASTER_ADDR=127.0.0.1 MASTER_PORT=9 "),
+                          "MASTER_ADDR=127.0.0.1 MASTER_PORT=9 "
+                          "TORCHELASTIC_USE_AGENT_STORE=False "),
             0u)
       << text;
   EXPECT_NE(RunShell(nodes + "--node_rank 2 -- models").output.find("not below --num-nodes 2"),

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "dist/comm/launch_environment.h"
 
+#include <algorithm>
 #include <charconv>
-#include <limits>
+#include <initializer_list>
 
 namespace tessera::dist {
 namespace {
@@ -35,6 +36,8 @@ struct Variables {
   const char* local_size;
 };
 
+// Set by torchrun's agents, and by this program's.
+constexpr const char* kAgentStore = "TORCHELASTIC_USE_AGENT_STORE";
 constexpr int kMost = 1 << 24;
 constexpr int kBesideTheAgent = 10000;
 
@@ -67,7 +70,7 @@ Status ReadTorchrun(const Get& get, LaunchEnvironment* e) {
   e->master_addr = address;
   TESSERA_ASSIGN_OR_RETURN(e->master_port, ReadNumber(get, "MASTER_PORT", 1, 65535));
   // torchrun's agent listens on the port itself.
-  const char* const agent = get("TORCHELASTIC_USE_AGENT_STORE");
+  const char* const agent = get(kAgentStore);
   if (agent != nullptr && std::string_view(agent) == "True") {
     e->master_port += e->master_port > 55535 ? -kBesideTheAgent : kBesideTheAgent;
   }
@@ -91,8 +94,27 @@ std::string_view StartedByName(StartedBy started_by) {
 }
 
 StatusOr<LaunchEnvironment> ReadLaunchEnvironment(const Get& get) {
+  const auto all = [&](std::initializer_list<const char*> variables) {
+    return std::all_of(variables.begin(), variables.end(),
+                       [&](const char* variable) { return get(variable) != nullptr; });
+  };
+  const auto is = [&](const char* variable, std::string_view value) {
+    const char* const text = get(variable);
+    return text != nullptr && text == value;
+  };
+  // One replica of a cluster's job: it has nobody to talk to.
+  const bool is_one = is("RANK", "0") && is("WORLD_SIZE", "1");
+  const bool is_whole =
+      !is_one && all({"RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT"});
   LaunchEnvironment e;
-  if (get("OMPI_COMM_WORLD_SIZE") != nullptr) {
+  const auto torchrun = [&]() -> StatusOr<LaunchEnvironment> {
+    e.started_by = StartedBy::kTorchrun;
+    TESSERA_RETURN_IF_ERROR(ReadTorchrun(get, &e));
+    return e;
+  };
+  // Under mpirun or Slurm, an agent that is one of their processes.
+  if (is_whole && get(kAgentStore) != nullptr) return torchrun();
+  if (all({"OMPI_COMM_WORLD_SIZE"})) {
     e.started_by = StartedBy::kMpirun;
     TESSERA_RETURN_IF_ERROR(ReadRanks(get,
                                       {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
@@ -100,25 +122,16 @@ StatusOr<LaunchEnvironment> ReadLaunchEnvironment(const Get& get) {
                                       false, &e));
     return e;
   }
-  if (get("SLURM_PROCID") != nullptr && get("SLURM_NTASKS") != nullptr) {
+  if (is_whole) return torchrun();
+  if (all({"SLURM_PROCID", "SLURM_NTASKS"})) {
     e.started_by = StartedBy::kSlurm;
     TESSERA_RETURN_IF_ERROR(
         ReadRanks(get, {"SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", nullptr}, false, &e));
     return e;
   }
-  int torchrun = 0;
-  for (const char* variable : {"RANK", "WORLD_SIZE", "MASTER_ADDR"}) {
-    if (get(variable) != nullptr) ++torchrun;
-  }
-  if (torchrun >= 2) {
-    // One replica of a cluster's job: it has nobody to talk to.
-    const auto is = [&](const char* variable, std::string_view value) {
-      const char* const text = get(variable);
-      return text != nullptr && text == value;
-    };
-    if (is("RANK", "0") && is("WORLD_SIZE", "1")) return e;
-    e.started_by = StartedBy::kTorchrun;
-    TESSERA_RETURN_IF_ERROR(ReadTorchrun(get, &e));
+  if (!is_one && (all({"RANK", "WORLD_SIZE"}) || all({"RANK", "MASTER_ADDR"}) ||
+                  all({"WORLD_SIZE", "MASTER_ADDR"}))) {
+    return torchrun();
   }
   return e;
 }

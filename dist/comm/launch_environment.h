@@ -4,13 +4,16 @@
 //   TESSERA_ASSIGN_OR_RETURN(const LaunchEnvironment e, ReadLaunchEnvironment(std::getenv));
 //   e.started_by, e.rank, e.size, e.local_rank
 //
-// Looked for in this order:
+// Looked for in this order, since mpirun and Slurm may have started the launcher that started this:
+//   torchrun  RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT (and LOCAL_WORLD_SIZE),
+//   from
+//             an agent, which sets TORCHELASTIC_USE_AGENT_STORE; where it is True, as with
+//             torchrun, the agent has the port, and the ranks meet 10,000 ports away
 //   mpirun    OMPI_COMM_WORLD_SIZE, OMPI_COMM_WORLD_RANK (and ..._LOCAL_RANK, ..._LOCAL_SIZE)
+//   torchrun  the same five variables from another launcher
 //   Slurm     SLURM_PROCID and SLURM_NTASKS (and SLURM_LOCALID); MPI gets its ranks by PMI
-//   torchrun  two of RANK, WORLD_SIZE and MASTER_ADDR; then also LOCAL_RANK and MASTER_PORT must be
-//             there (and LOCAL_WORLD_SIZE may); with TORCHELASTIC_USE_AGENT_STORE=True, as
-//             torchrun sets it, its agent has the port and the ranks meet 10,000 ports away
-//   else      one process
+//   torchrun  two of RANK, WORLD_SIZE and MASTER_ADDR: the others are missing
+//   else      one process, and so is RANK=0 with WORLD_SIZE=1
 #ifndef TESSERA_DIST_COMM_LAUNCH_ENVIRONMENT_H_
 #define TESSERA_DIST_COMM_LAUNCH_ENVIRONMENT_H_
 

@@ -87,6 +87,32 @@ TEST(LaunchEnvironmentTest, Torchrun) {
   EXPECT_EQ(Read(With(high, "TORCHELASTIC_USE_AGENT_STORE", "True"))->master_port, 50000);
 }
 
+// A batch script's own variables are in the environment of everything that it starts.
+TEST(LaunchEnvironmentTest, TorchrunComesBeforeWhatStartedIt) {
+  Variables v = kTorchrun;
+  v.insert({{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "1"}});
+  EXPECT_EQ(Read(v)->started_by, StartedBy::kTorchrun);
+  EXPECT_EQ(Read(v)->rank, 3);
+  v.insert({{"OMPI_COMM_WORLD_SIZE", "2"}, {"OMPI_COMM_WORLD_RANK", "1"}});
+  EXPECT_EQ(Read(v)->started_by, StartedBy::kMpirun);
+  for (const char* store : {"True", "False"}) {
+    const auto e = Read(With(v, "TORCHELASTIC_USE_AGENT_STORE", store));
+    ASSERT_TRUE(e.ok());
+    EXPECT_EQ(e->started_by, StartedBy::kTorchrun);
+    EXPECT_EQ(e->size, 4);
+  }
+  // A script that gives Slurm's tasks an address and a port, and no ranks.
+  const Variables slurm = {{"SLURM_PROCID", "2"},
+                           {"SLURM_NTASKS", "4"},
+                           {"MASTER_ADDR", "10.0.0.1"},
+                           {"MASTER_PORT", "29500"},
+                           {"WORLD_SIZE", "4"}};
+  EXPECT_EQ(Read(slurm)->started_by, StartedBy::kSlurm);
+  EXPECT_EQ(Read(slurm)->rank, 2);
+  EXPECT_EQ(Read(With(With(With(slurm, "RANK", "0"), "WORLD_SIZE", "1"), "LOCAL_RANK", "0"))->size,
+            4);
+}
+
 TEST(LaunchEnvironmentTest, NamesTheVariableThatIsWrong) {
   for (const auto& [name, value] : kTorchrun) {
     EXPECT_NE(Refusal(Without(kTorchrun, name)).find("has no " + name), std::string::npos)

@@ -11,6 +11,7 @@
 #include <thread>
 #include <vector>
 
+#include "dist/comm/tcp_socket.h"
 #include "tests/process/free_port.h"
 
 namespace tessera::dist {
@@ -92,6 +93,19 @@ TEST(RendezvousTest, RankZeroIsMissing) {
                             ": rank 1 cannot reach rank 0 within 0.5 s: Connection refused"),
             std::string::npos)
       << results[0];
+}
+
+// The system takes ports for sockets that connect one after the other, the even ones first. So one
+// of these attempts comes from the very port that it goes to.
+TEST(RendezvousTest, ARankIsNotConnectedToItself) {
+  const int port = FreePort() & ~1;
+  std::string reason;
+  for (int i = 0; i < 30000; ++i) {
+    const Socket socket =
+        dist::ConnectTo("127.0.0.1", port, SocketClock::now() + std::chrono::seconds(1), &reason);
+    ASSERT_FALSE(socket.is_open()) << "attempt " << i;
+    ASSERT_EQ(reason, "Connection refused") << "attempt " << i;
+  }
 }
 
 TEST(RendezvousTest, AnotherNumberOfRanksIsRefused) {

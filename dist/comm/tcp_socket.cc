@@ -19,6 +19,16 @@ namespace {
 
 constexpr std::chrono::seconds kForConnection{2};
 
+// While nobody listens on a port of this machine, the system may give that port to the socket that
+// connects to it: TCP then joins the socket with itself.
+bool IsJoinedWithItself(const Socket& socket) {
+  sockaddr_storage own{}, peer{};
+  socklen_t own_length = sizeof(own), peer_length = sizeof(peer);
+  return getsockname(socket.fd(), reinterpret_cast<sockaddr*>(&own), &own_length) == 0 &&
+         getpeername(socket.fd(), reinterpret_cast<sockaddr*>(&peer), &peer_length) == 0 &&
+         own_length == peer_length && std::memcmp(&own, &peer, own_length) == 0;
+}
+
 }  // namespace
 
 Socket::~Socket() {
@@ -139,6 +149,7 @@ Socket ConnectTo(const std::string& address, int port, SocketClock::time_point u
         if (!is_ready) failure = ETIMEDOUT;
       }
     }
+    if (failure == 0 && IsJoinedWithItself(s)) failure = ECONNREFUSED;
     if (failure != 0) {
       *reason = std::strerror(failure);
     } else {

@@ -124,6 +124,10 @@ Status HttpClient::State::Connect() {
   const auto found = resolver.resolve(host, port, error);
   if (error) return Failed("no such host", error);
   error = Wait(options.timeout, [&](auto handler) { asio::async_connect(socket, found, handler); });
+  // While nobody listens on a port of this machine, TCP may join a socket with itself.
+  if (!error && socket.local_endpoint(error) == socket.remote_endpoint(error)) {
+    error = asio::error::connection_refused;
+  }
   if (error) return Failed("no connection", error);
   socket.set_option(Tcp::no_delay(true), error);
   return OkStatus();
