@@ -12,6 +12,8 @@
 
 #if defined(__x86_64__)
 #include <cpuid.h>
+#else
+#include <sys/auxv.h>
 #endif
 
 namespace tessera {
@@ -62,9 +64,12 @@ CpuIsa Fastest() {
   return IsIntel() ? std::min(best, CpuIsa::kAvx512Vnni) : best;
 }
 #else
-constexpr char kNames[] = "neon";
+constexpr char kNames[] = "neon or neondot";
 
-CpuIsa Detect() { return kCpuIsas[0]; }
+CpuIsa Detect() {
+  constexpr uint64_t kDotProducts = 1 << 20;  // HWCAP_ASIMDDP
+  return (getauxval(AT_HWCAP) & kDotProducts) != 0 ? CpuIsa::kNeonDot : CpuIsa::kNeon;
+}
 CpuIsa Fastest() { return DetectedIsa(); }
 #endif
 
@@ -88,6 +93,8 @@ std::string_view CpuIsaName(CpuIsa isa) {
 #if defined(__aarch64__)
     case CpuIsa::kNeon:
       return "neon";
+    case CpuIsa::kNeonDot:
+      return "neondot";
 #else
     case CpuIsa::kBaseline:
       return "baseline";

@@ -11,8 +11,9 @@
 // one that the environment variable TESSERA_CPU_ISA names (CpuIsaName), so that tests can cover
 // every set on one machine. kAvx2 includes FMA and F16C; kAvx512 is F, BW, DQ and VL; kAvx512Vnni
 // adds VNNI, which products of integers use, and kAvx512Bf16 BF16, for products of bfloat16. No
-// processor has BF16 without VNNI, so that the sets are a chain. On ARM64 there is kNeon alone,
-// which every such processor has.
+// processor has BF16 without VNNI, so that the sets are a chain. On ARM64 there is kNeon, which
+// every such processor has, and kNeonDot, which adds dot products of bytes (FEAT_DotProd), for
+// products of integers.
 #ifndef TESSERA_CORE_CPU_ISA_H_
 #define TESSERA_CORE_CPU_ISA_H_
 
@@ -26,8 +27,8 @@ namespace tessera {
 
 // kCpuIsas: all, from the lowest on; kKernelIsas: those that every kernel is compiled for.
 #if defined(__aarch64__)
-enum class CpuIsa : uint8_t { kNeon };
-inline constexpr CpuIsa kCpuIsas[] = {CpuIsa::kNeon};
+enum class CpuIsa : uint8_t { kNeon, kNeonDot };
+inline constexpr CpuIsa kCpuIsas[] = {CpuIsa::kNeon, CpuIsa::kNeonDot};
 inline constexpr CpuIsa kKernelIsas[] = {CpuIsa::kNeon};
 inline constexpr CpuIsa kLowestWithFma = CpuIsa::kNeon;
 #else
@@ -41,7 +42,7 @@ inline constexpr CpuIsa kLowestWithFma = CpuIsa::kAvx2;
 // Whether Fma of core/cpu/simd.h rounds once there, as std::fma does.
 constexpr bool HasFma(CpuIsa isa) { return isa >= kLowestWithFma; }
 
-// "baseline", "avx2", "avx512", "avx512vnni", "avx512bf16"; "neon".
+// "baseline", "avx2", "avx512", "avx512vnni", "avx512bf16"; "neon", "neondot".
 std::string_view CpuIsaName(CpuIsa isa);
 std::optional<CpuIsa> ParseCpuIsa(std::string_view name);
 
@@ -66,8 +67,11 @@ template <typename Fn>
 struct IsaTable {
 #if defined(__aarch64__)
   Fn* neon = nullptr;
+  Fn* neondot = nullptr;
 
-  Fn* Select(CpuIsa) const { return neon; }
+  Fn* Select(CpuIsa isa) const {
+    return isa >= CpuIsa::kNeonDot && neondot != nullptr ? neondot : neon;
+  }
 #else
   Fn* baseline = nullptr;
   Fn* avx2 = nullptr;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Of quantized_lanes.h: 4 lanes, those of NEON and of the baseline.
+// Of quantized_lanes.h: 4 lanes, those of NEON, with and without dot products, and of the baseline.
 #ifndef TESSERA_OPS_QUANTIZED_QUANTIZED_LANES_FOUR_H_
 #define TESSERA_OPS_QUANTIZED_QUANTIZED_LANES_FOUR_H_
 
@@ -75,9 +75,13 @@ TESSERA_SIMD void SumQuarters(VecI (&s)[kLanes]) {
 // Weights without a sign are below 128, so that they are the same with one.
 template <QuantType kType>
 TESSERA_SIMD VecI Dot(VecI from, VecI w, VecI x) {
+#if defined(TESSERA_ISA_NEONDOT)
+  return FromI(vdotq_s32(RawOf(from), BytesOf(w), BytesOf(x)));
+#else
   const int16x8_t lower = vmull_s8(vget_low_s8(BytesOf(w)), vget_low_s8(BytesOf(x)));
   const int16x8_t upper = vmull_high_s8(BytesOf(w), BytesOf(x));
   return from + FromI(vpaddq_s32(vpaddlq_s16(lower), vpaddlq_s16(upper)));
+#endif
 }
 
 #else

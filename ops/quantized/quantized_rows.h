@@ -64,6 +64,9 @@ struct QuantizedRows {
 namespace neon {
 extern const QuantizedRows kQuantizedRows;
 }  // namespace neon
+namespace neondot {
+extern const QuantizedRows kQuantizedRows;
+}  // namespace neondot
 #else
 namespace baseline {
 extern const QuantizedRows kQuantizedRows;

@@ -10,7 +10,7 @@ namespace tessera {
 
 inline const QuantizedRows& QuantizedRowsInUse() {
 #if defined(__aarch64__)
-  constexpr IsaTable<const QuantizedRows> kRows{&neon::kQuantizedRows};
+  constexpr IsaTable<const QuantizedRows> kRows{&neon::kQuantizedRows, &neondot::kQuantizedRows};
 #else
   constexpr IsaTable<const QuantizedRows> kRows{&baseline::kQuantizedRows, &avx2::kQuantizedRows,
                                                 nullptr, &avx512vnni::kQuantizedRows};

@@ -29,11 +29,11 @@ for place in "$scratch/built" "$PWD" /execroot/ /sandbox/; do
 done
 
 step "two wheels of one build have the same bytes"
-wheel=$(python3 tools/packaging/wheel.py "$prefix" python/tessera "$scratch/again")
+version=$(sed -nE 's/^#define TSR_VERSION "(.*)"/\1/p' "$prefix/include/tessera.h")
+wheel=$(python3 tools/packaging/wheel.py "$prefix" python/tessera "$scratch/again" "$version" "$(uname -m)")
 [[ $wheel == tessera-*-py3-none-manylinux_2_*_$(uname -m).whl ]] || fail "the wheel is called $wheel"
 cmp "$scratch/again/$wheel" "$scratch/packages/$wheel"
 
-version=$(sed -nE 's/^#define TSR_VERSION "(.*)"/\1/p' "$prefix/include/tessera.h")
 grep -qF "\"version\": \"$version\"," tools/packaging/vcpkg/tessera/vcpkg.json ||
   fail "tools/packaging/vcpkg/tessera/vcpkg.json is not of version $version"
 

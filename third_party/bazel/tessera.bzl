@@ -62,7 +62,8 @@ _SAME_RESULTS = select({
     "//conditions:default": [],
 })
 
-# What a source of tessera_isa_library is compiled for. `baseline` is any x86-64, `neon` any ARM64.
+# What a source of tessera_isa_library is compiled for. `baseline` is any x86-64, `neon` any ARM64;
+# `neondot` has dot products of bytes as well.
 _ISA_FLAGS = {
     "baseline": [],
     "avx2": [
@@ -86,7 +87,16 @@ _ISA_FLAGS = {
         "-DTESSERA_ISA_AVX512=1",
     ],
     "neon": [],
+    "neondot": [
+        "-march=armv8.2-a+dotprod",
+        "-DTESSERA_ISA_NEON=1",
+    ],
 }
+
+_ARM64_ISAS = [
+    "neon",
+    "neondot",
+]
 
 _FLOORS = [
     "base",
@@ -202,12 +212,13 @@ def tessera_isa_library(
         **kwargs):
     """Compiles each source once per instruction set; one library holds the results.
 
-    `isas` are those of x86-64. On ARM64 a source is compiled for `neon` instead, if it is for
-    `baseline`, and for nothing otherwise.
+    `isas` are those of x86-64, and `neondot` of ARM64. There a source is compiled for `neon`, too, if
+    it is for `baseline`.
 
-    The source sees TESSERA_ISA (baseline, avx2, avx512, avx512vnni, avx512bf16, amx or neon: the
-    name of the namespace its code stands in) and, for #if, TESSERA_ISA_BASELINE, ...,
-    TESSERA_ISA_NEON = 1; those after avx512 on x86-64 have TESSERA_ISA_AVX512 as well. It
+    The source sees TESSERA_ISA (baseline, avx2, avx512, avx512vnni, avx512bf16, amx, neon or neondot:
+    the name of the namespace its code stands in) and, for #if, TESSERA_ISA_BASELINE, ...,
+    TESSERA_ISA_NEON = 1; those after avx512 on x86-64 have TESSERA_ISA_AVX512 as well, and neondot
+    has TESSERA_ISA_NEON. It
     includes intrinsics, <cstdint>, <cstddef> and headers of raw pointers only: an inline function
     of a library or of std compiled here could be merged with another file's copy and be an
     illegal instruction on an older processor. core/cpu_isa.h chooses among the results.
@@ -245,10 +256,9 @@ def tessera_isa_library(
             **kwargs
         )
         parts[isa] = ":" + part
-    neon = parts.pop("neon", None)
     compiled = select({
-        _ARM64: [neon] if neon else [],
-        "//conditions:default": parts.values(),
+        _ARM64: [part for isa, part in parts.items() if isa in _ARM64_ISAS],
+        "//conditions:default": [part for isa, part in parts.items() if isa not in _ARM64_ISAS],
     })
     if not private_hdrs:
         native.cc_library(

@@ -48,13 +48,14 @@ std::string NewJob() {
 }
 
 // This machine's address as `host` sees it: the address of the interface that leads to the host.
+// The coordinator listens on IPv4 alone.
 StatusOr<std::string> AddressTowards(const std::string& host) {
   addrinfo hints = {};
-  hints.ai_family = AF_UNSPEC;
+  hints.ai_family = AF_INET;
   hints.ai_socktype = SOCK_DGRAM;
   addrinfo* found = nullptr;
   const int error = getaddrinfo(host.c_str(), "9", &hints, &found);
-  if (error != 0) return NotFound("host '", host, "': ", gai_strerror(error));
+  if (error != 0) return NotFound("host '", host, "': no IPv4 address: ", gai_strerror(error));
   const std::unique_ptr<addrinfo, void (*)(addrinfo*)> owner(found, freeaddrinfo);
   const int fd = socket(found->ai_family, SOCK_DGRAM, 0);
   sockaddr_storage own = {};
@@ -66,7 +67,7 @@ StatusOr<std::string> AddressTowards(const std::string& host) {
                                     nullptr, 0, NI_NUMERICHOST) == 0;
   if (fd >= 0) close(fd);
   if (!is_known) return NotFound("host '", host, "': no address of this machine leads to it");
-  return found->ai_family == AF_INET6 ? Concat("[", text, "]") : std::string(text);
+  return std::string(text);
 }
 
 // What a person reads of an event.

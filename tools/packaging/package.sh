@@ -21,7 +21,28 @@ here=tools/packaging
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 command=tools/tessera
-version=$($command --version)
+
+# What runs and reads programs for `machine`. Those for ARM64 that another machine has made run in QEMU,
+# with the libraries of the cross compiler.
+machine=$(uname -m)
+architecture=$(dpkg --print-architecture)
+emulate=() strip=strip shlibdeps=(dpkg-shlibdeps)
+libraries_of() { ldd "$@"; }
+if [ "$machine" != aarch64 ] && LC_ALL=C readelf --file-header "$command" | grep -q AArch64; then
+  machine=aarch64
+  architecture=arm64
+  root=/usr/aarch64-linux-gnu
+  emulate=(qemu-aarch64-static -L "$root")
+  strip=aarch64-linux-gnu-strip
+  shlibdeps=(env DEB_HOST_ARCH=arm64 dpkg-shlibdeps -l"$root/lib")
+  libraries_of() {
+    for file; do
+      "${emulate[@]}" "$root/lib/ld-linux-aarch64.so.1" --list "$file" | sed "s|=> /lib/|=> $root/lib/|"
+    done
+  }
+fi
+
+version=$("${emulate[@]}" $command --version)
 version=${version#tessera } version=${version%% *}
 export SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(date +%s)}
 
@@ -32,7 +53,7 @@ install_file() { install -D -m "$1" "$2" "$3"; }
 # lib/NAME.so.0, with the name that linkers look for beside it, and lib/NAME.a.
 install_library() {
   install_file 644 "$1.so" "$prefix/lib/${1##*/}.so.0"
-  strip --strip-unneeded "$prefix/lib/${1##*/}.so.0"
+  "$strip" --strip-unneeded "$prefix/lib/${1##*/}.so.0"
   ln -s "${1##*/}.so.0" "$prefix/lib/${1##*/}.so"
   install_file 644 "$1.a" "$prefix/lib/${1##*/}.a"
 }
@@ -47,13 +68,13 @@ install_pc() {
 
 mkdir -p "$prefix"
 install_file 755 $command "$prefix/bin/tessera"
-strip "$prefix/bin/tessera"
+"$strip" "$prefix/bin/tessera"
 mkdir -p "$prefix/share/man/man1" "$prefix/share/bash-completion/completions"
-$command manual >"$prefix/share/man/man1/tessera.1"
-$command completion >"$prefix/share/bash-completion/completions/tessera"
+"${emulate[@]}" $command manual >"$prefix/share/man/man1/tessera.1"
+"${emulate[@]}" $command completion >"$prefix/share/bash-completion/completions/tessera"
 
 for text in LICENSE NOTICE; do install_file 644 $text "$prefix/share/doc/tessera/$text"; done
-$command --version --sbom >"$prefix/share/doc/tessera/tessera.spdx.json"
+"${emulate[@]}" $command --version --sbom >"$prefix/share/doc/tessera/tessera.spdx.json"
 
 # Guides and examples, beside each other as the guides link to the examples.
 for file in README.md CHANGELOG.md docs/*.md docs/*/* examples/*.* examples/*/*.*; do
@@ -132,14 +153,12 @@ END
 
 # --- Debian packages -----------------------------------------------------------------------------
 
-architecture=$(dpkg --print-architecture)
-
 # What the dynamic linker will ask for of these files, as Depends has it.
 dependencies() {
   mkdir -p "$scratch/shlibs/debian"
   printf 'Source: tessera\n\nPackage: tessera\nArchitecture: any\n' >"$scratch/shlibs/debian/control"
-  (cd "$scratch/shlibs" && dpkg-shlibdeps -O -l"$prefix/lib" -xlibtessera0 -xlibtessera-cpp0 --ignore-missing-info \
-    "${@/#/-e}" 2>"$scratch/shlibs.log") | sed 's/^shlibs:Depends=//' || { cat "$scratch/shlibs.log" >&2; exit 1; }
+  (cd "$scratch/shlibs" && "${shlibdeps[@]}" -O -l"$prefix/lib" -xlibtessera0 -xlibtessera-cpp0 --ignore-missing-info \
+    "${@/#/-e}" 2>"$scratch/shlibs.log") | sed 's/^shlibs:Depends=//; s/:arm64//g; s/-arm64-cross//g' || { cat "$scratch/shlibs.log" >&2; exit 1; }
 }
 
 # A package of the files under $scratch/NAME: name, section, depends, description, further lines.
@@ -202,16 +221,16 @@ bring_along() {
   while read -r name path; do
     install_file 644 "$path" "$prefix/lib/tessera/$name"
     # /lib is a link to /usr/lib; a package's list has either.
-    package=$(dpkg -S "*/$(basename "$(realpath "$path")")" | sed 's/[:,].*//;q')
+    package=$(dpkg -S "*/$(basename "$(realpath "$path")")" | sed 's/[:,].*//;s/-arm64-cross$//;q')
     cp -L "/usr/share/doc/$package/copyright" "$prefix/share/doc/tessera/$package.copyright"
-  done < <(ldd "$prefix"/bin/tessera "$prefix"/lib/*.so.0 | awk '$2 == "=>" { print $1, $3 }' |
+  done < <(libraries_of "$prefix"/bin/tessera "$prefix"/lib/*.so.0 | awk '$1 !~ "/" && $2 == "=>" { print $1, $3 }' |
     sort -u | grep -vE '^(libc|libm|libgcc_s|libstdc\+\+|libtessera[a-z_]*)\.so')
 }
 bring_along
-name=tessera-$version-linux-$(uname -m)
+name=tessera-$version-linux-$machine
 tar --create --gzip --file "$prefix/packages/$name.tar.gz" --directory "$prefix" \
   --exclude=./packages --transform "s,^\.,$name," --sort=name --mtime="@$SOURCE_DATE_EPOCH" --owner=0 --group=0 --numeric-owner .
 
 # --- The wheel -----------------------------------------------------------------------------------
 
-python3 $here/wheel.py "$prefix" python/tessera "$prefix" >/dev/null
+python3 $here/wheel.py "$prefix" python/tessera "$prefix" "$version" "$machine" >/dev/null

@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Makes the wheel for Python from what tools/package has laid out: wheel.py PREFIX MODULE OUT
+"""Makes the wheel for Python from what tools/package has laid out:
+
+    wheel.py PREFIX MODULE OUT VERSION MACHINE
 
 PREFIX has bin/tessera, lib/libtessera_training.so.0, lib/tessera and share; MODULE is the folder
-python/tessera. The wheel is written to OUT, under a name that says which systems it runs on; the
-name is printed. The same files and the same SOURCE_DATE_EPOCH give the same bytes.
+python/tessera; MACHINE is x86_64 or aarch64. The wheel is written to OUT, under a name that says which
+systems it runs on; the name is printed. The same files and the same SOURCE_DATE_EPOCH give the same bytes.
 
 Installing puts the command itself into the environment's bin, no script of Python's, and its shared
 libraries into lib/tessera beside that, where the command looks for them.
@@ -15,7 +17,6 @@ import base64
 import hashlib
 import os
 import pathlib
-import platform
 import re
 import subprocess
 import sys
@@ -26,6 +27,7 @@ LIBRARY = "libtessera_training.so.0"  # all of tessera.h, and training
 
 # What manylinux has every system have, of what is needed here.
 SYSTEM_LIBRARIES = {
+    "ld-linux-aarch64.so.1",
     "ld-linux-x86-64.so.2",
     "libc.so.6",
     "libdl.so.2",
@@ -99,14 +101,14 @@ def glibc_of(binary: Binary) -> str:
     return least
 
 
-def platform_tag(binaries: list[Binary]) -> str:
+def platform_tag(binaries: list[Binary], machine: str) -> str:
     present = {binary.path.name for binary in binaries} | SYSTEM_LIBRARIES
     for binary in binaries:
         for library in binary.needed:
             if library not in present:
                 fail(f"{binary.path} needs {library}, which the wheel lacks and systems may lack")
     glibc = max((glibc_of(binary) for binary in binaries), key=numbers)
-    return f"manylinux_{glibc.replace('.', '_')}_{platform.machine()}"
+    return f"manylinux_{glibc.replace('.', '_')}_{machine}"
 
 
 class Wheel:
@@ -147,11 +149,6 @@ class Wheel:
         temporary.replace(path)
 
 
-def version_of(command: pathlib.Path) -> str:
-    text = subprocess.run([command, "--version"], check=True, capture_output=True, text=True).stdout
-    return text.split()[1]
-
-
 def metadata(version: str, licences: list[pathlib.Path]) -> str:
     return "\n".join([
         "Metadata-Version: 2.4",
@@ -171,16 +168,17 @@ def metadata(version: str, licences: list[pathlib.Path]) -> str:
 
 
 def main() -> None:
-    if len(sys.argv) != 4:
-        fail("usage: wheel.py PREFIX MODULE OUT")
-    prefix, module, out = map(pathlib.Path, sys.argv[1:])
+    if len(sys.argv) != 6:
+        fail("usage: wheel.py PREFIX MODULE OUT VERSION MACHINE")
+    prefix, module, out = map(pathlib.Path, sys.argv[1:4])
+    version, machine = sys.argv[4:]
     command = prefix / "bin" / "tessera"
     library = prefix / "lib" / LIBRARY
     brought = sorted((prefix / "lib" / "tessera").iterdir())
     documents = prefix / "share" / "doc" / "tessera"
     licences = [documents / "LICENSE", documents / "NOTICE", *sorted(documents.glob("*.copyright"))]
-    version = version_of(command)
-    tag = f"py3-none-{platform_tag([Binary(path) for path in [command, library, *brought]])}"
+    binaries = [Binary(path) for path in [command, library, *brought]]
+    tag = f"py3-none-{platform_tag(binaries, machine)}"
 
     wheel = Wheel()
     wheel.add_files("tessera", [*module.glob("*.py"), module / "py.typed"])
