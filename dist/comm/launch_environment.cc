@@ -133,6 +133,12 @@ StatusOr<LaunchEnvironment> ReadLaunchEnvironment(const Get& get) {
                   all({"WORLD_SIZE", "MASTER_ADDR"}))) {
     return torchrun();
   }
+  for (const char* const size : {"PMI_SIZE", "MV2_COMM_WORLD_SIZE"}) {
+    if (get(size) == nullptr || is(size, "1")) continue;
+    return InvalidArgument("the environment's ", size, "=", get(size),
+                           " is of another MPI's launcher (MPICH, Intel MPI, MVAPICH); start the "
+                           "ranks with Open MPI's mpirun, with srun --mpi=pmix or with torchrun");
+  }
   return e;
 }
 

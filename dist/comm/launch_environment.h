@@ -13,6 +13,7 @@
 //   torchrun  the same five variables from another launcher
 //   Slurm     SLURM_PROCID and SLURM_NTASKS (and SLURM_LOCALID); MPI gets its ranks by PMI
 //   torchrun  two of RANK, WORLD_SIZE and MASTER_ADDR: the others are missing
+//   refused   PMI_SIZE or MV2_COMM_WORLD_SIZE above 1: another MPI's launcher
 //   else      one process, and so is RANK=0 with WORLD_SIZE=1
 #ifndef TESSERA_DIST_COMM_LAUNCH_ENVIRONMENT_H_
 #define TESSERA_DIST_COMM_LAUNCH_ENVIRONMENT_H_

@@ -113,6 +113,16 @@ TEST(LaunchEnvironmentTest, TorchrunComesBeforeWhatStartedIt) {
             4);
 }
 
+TEST(LaunchEnvironmentTest, LaunchersOfAnotherMpiAreNamed) {
+  EXPECT_NE(Refusal({{"PMI_RANK", "1"}, {"PMI_SIZE", "4"}}).find("PMI_SIZE=4 is of another MPI's"),
+            std::string::npos);
+  EXPECT_NE(Refusal({{"MV2_COMM_WORLD_SIZE", "2"}}).find("MV2_COMM_WORLD_SIZE=2"),
+            std::string::npos);
+  EXPECT_EQ(Read({{"PMI_RANK", "0"}, {"PMI_SIZE", "1"}})->started_by, StartedBy::kAlone);
+  EXPECT_EQ(Read({{"PMI_SIZE", "4"}, {"SLURM_PROCID", "1"}, {"SLURM_NTASKS", "4"}})->started_by,
+            StartedBy::kSlurm);
+}
+
 TEST(LaunchEnvironmentTest, NamesTheVariableThatIsWrong) {
   for (const auto& [name, value] : kTorchrun) {
     EXPECT_NE(Refusal(Without(kTorchrun, name)).find("has no " + name), std::string::npos)
