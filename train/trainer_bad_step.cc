@@ -82,7 +82,7 @@ Status Trainer::Run::StepNotFinite(const std::string& what, const StepBatches& s
 }
 
 std::optional<BadStep> Trainer::Run::FirstBadStep(const std::optional<BadNumber>& mine) const {
-  std::optional<BadStep> bad = FirstOfRanks(mesh_, mine);
+  std::optional<BadStep> bad = FirstOfRanks(mesh_, mine, config_.accumulation_steps());
   if (bad && !bad->number.operation.empty()) {
     bad->samples = SamplesOf(bad->number.place.micro_batch);
   }
