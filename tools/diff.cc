@@ -177,12 +177,15 @@ Status DiffRuns(const DiffFlags& flags) {
   if (!found.difference.empty()) {
     return Differs(Concat(found.difference, ElementsOfRuns(found, flags), found.configurations));
   }
-  return WriteOut(
-      Concat("the same ", found.steps, " steps",
-             found.operations_compared
-                 ? ""
-                 : "; the layouts cut the model differently: operations are not compared",
-             StepsAlone(found.only_in_a, flags.a), StepsAlone(found.only_in_b, flags.b), "\n"));
+  std::string left_out;
+  if (!found.operations_compared) {
+    left_out = "; the layouts cut the model differently: operations are not compared";
+  } else if (!found.backward_compared) {
+    left_out = "; the backward passes run other operations, which are not compared";
+  }
+  return WriteOut(Concat("the same ", found.steps, found.steps == 1 ? " step" : " steps", left_out,
+                         StepsAlone(found.only_in_a, flags.a), StepsAlone(found.only_in_b, flags.b),
+                         "\n"));
 }
 
 // The elements in another shape of as many, or repeated where a dim is 1: rows that are all alike

@@ -28,6 +28,17 @@ std::string JsonText(const nlohmann::ordered_json& json, int indent = -1) {
 // Every rank prints a NaN alike, whatever its sign bit.
 std::string NumberText(double value) { return std::isnan(value) ? "nan" : Concat(value); }
 
+// Of all micro-batches of the step. Ranks that share the tokens of rows each have a part of a mean.
+std::vector<double> MeansOfMicroBatches(const std::vector<double>& mine, const dist::Mesh& mesh) {
+  const std::vector<double> all = GatherOverData(mine, mesh);
+  std::vector<double> means(mine.size() * static_cast<size_t>(mesh.data_ranks()), 0.0);
+  const size_t of_a_rank = mine.size(), sharing = static_cast<size_t>(mesh.cp()->size());
+  for (size_t i = 0; i < all.size(); ++i) {
+    means[i / of_a_rank / sharing * of_a_rank + i % of_a_rank] += all[i];
+  }
+  return means;
+}
+
 // A part at a time, as a wide copy of a whole tensor may not fit beside it. A dry run takes all of
 // them for finite, and needs no more than the first part does.
 bool IsFinite(const Tensor& t) {
@@ -82,7 +93,7 @@ Status Trainer::Run::StepNotFinite(const std::string& what, const StepBatches& s
 }
 
 std::optional<BadStep> Trainer::Run::FirstBadStep(const std::optional<BadNumber>& mine) const {
-  std::optional<BadStep> bad = FirstOfRanks(mesh_, mine);
+  std::optional<BadStep> bad = FirstOfRanks(mesh_, mine, config_.accumulation_steps());
   if (bad && !bad->number.operation.empty()) {
     bad->samples = SamplesOf(bad->number.place.micro_batch);
   }
@@ -136,12 +147,12 @@ Status Trainer::Run::CheckSpike(const StepBatches& step, const StepResult& done)
     sound_step_ = state_.step - 1;
     return OkStatus();
   }
-  std::vector<double> means;
+  std::vector<double> mine;
   for (size_t m = 0; m < done.losses.size(); ++m) {
     const double targets = step.targets[m];
-    means.push_back(targets > 0 ? done.losses[m] / targets : 0);
+    mine.push_back(targets > 0 ? done.losses[m] / targets : 0);
   }
-  means = GatherOverData(means, mesh_);
+  const std::vector<double> means = MeansOfMicroBatches(mine, mesh_);
   const auto worst = std::max_element(means.begin(), means.end()) - means.begin();
   const std::vector<BadSample> samples = SamplesOf(worst);
   WarnOfSamples(samples);

@@ -228,8 +228,7 @@ Status Trainer::Run::OpenReport(const ResumeState& resumed) {
                                 .write = parts_.log.run},
                                log_));
   if (!config_.trace.empty()) {
-    TESSERA_ASSIGN_OR_RETURN(trace_,
-                             DigestTrace::Open(config_.out, mesh_.world()->rank(), state_.step));
+    TESSERA_ASSIGN_OR_RETURN(trace_, DigestTrace::Open(config_.out, *mesh_.world(), state_.step));
     TESSERA_RETURN_IF_ERROR(trace_->Begin(state_.step, engine_->Tensors()));
   }
   if (!mesh_.prints()) return OkStatus();

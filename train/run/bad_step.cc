@@ -193,6 +193,41 @@ Json ToJson(const std::vector<BadSample>& samples) {
   return json;
 }
 
+// What a rank has found, and which ranks share out experts with it.
+struct Found {
+  BadStep step;
+  int64_t ep_group = 0;
+};
+
+// Whether the number came from another rank's experts, or with a gradient from their tokens' rank.
+bool WasSent(const BadNumber& bad) {
+  return bad.operation == "exchange_rows" && bad.kind != BadNumber::Kind::kSum &&
+         std::all_of(bad.operands.begin(), bad.operands.end(),
+                     [](const NumbersSummary& operand) { return operand.finite(); });
+}
+
+// Ranks of a group run the same pass of their own micro-batches at the same time.
+bool SamePass(const PassPlace& a, const PassPlace& b, int64_t micro_batches) {
+  return a.micro_batch % micro_batches == b.micro_batch % micro_batches &&
+         a.backward == b.backward && a.chunk == b.chunk;
+}
+
+// The operation that gave what `found` was sent; `found` itself where no rank has it.
+BadStep SenderOf(const Found& found, const std::vector<Found>& all, int64_t micro_batches) {
+  const BadStep* sender = nullptr;
+  for (const auto& [step, ep_group] : all) {
+    if (ep_group != found.ep_group || WasSent(step.number) ||
+        !SamePass(step.number.place, found.step.number.place, micro_batches)) {
+      continue;
+    }
+    if (!sender || step.number.place.operation < sender->number.place.operation) sender = &step;
+  }
+  if (!sender) return found.step;
+  BadStep result = *sender;
+  result.number.place.micro_batch = found.step.number.place.micro_batch;
+  return result;
+}
+
 }  // namespace
 
 std::string SamplesText(const std::vector<BadSample>& samples) {
@@ -224,21 +259,31 @@ Json BadStep::ToJson() const {
   return json;
 }
 
-std::optional<BadStep> FirstOfRanks(const dist::Mesh& mesh, const std::optional<BadNumber>& mine) {
-  std::optional<BadStep> first;
+std::optional<BadStep> FirstOfRanks(const dist::Mesh& mesh, const std::optional<BadNumber>& mine,
+                                    int64_t micro_batches) {
+  std::string text;
+  if (mine) {
+    Json json = ToJson(*mine);
+    json["ep_group"] = mesh.pp()->rank() * mesh.edp()->size() + mesh.edp()->rank();
+    text = json.dump();
+  }
+  std::vector<Found> all;
   int64_t rank = 0;
-  for (const std::string& text :
-       dist::GatherStrings(*mesh.world(), mine ? ToJson(*mine).dump() : "")) {
+  for (const std::string& of_rank : dist::GatherStrings(*mesh.world(), text)) {
     const int64_t of = rank++;
-    if (text.empty()) continue;
-    const Json json = Json::parse(text);
+    if (of_rank.empty()) continue;
+    const Json json = Json::parse(of_rank);
     const std::string from = Concat("rank ", of);
     Reader reader(from, "", json);
-    BadStep found = {.rank = of, .number = BadNumberOf(&reader)};
+    all.push_back({.step = {.rank = of, .number = BadNumberOf(&reader)},
+                   .ep_group = reader.Whole("ep_group", 0)});
     TESSERA_CHECK(reader.status().ok(), "bad step", Message(reader.status()));
-    if (!first || found.number.place < first->number.place) first = std::move(found);
   }
-  return first;
+  const auto first = std::min_element(all.begin(), all.end(), [](const Found& a, const Found& b) {
+    return a.step.number.place < b.step.number.place;
+  });
+  if (first == all.end()) return std::nullopt;
+  return WasSent(first->step.number) ? SenderOf(*first, all, micro_batches) : first->step;
 }
 
 StatusOr<WrittenBadStep> ReadBadStep(const std::string& path) {

@@ -2,11 +2,13 @@
 // Where a step whose numbers are not finite began to go wrong, over all ranks.
 //
 //   std::optional<BadNumber> mine = loop.FindBadNumber(batches, step);       // on every rank
-//   const std::optional<BadStep> first = FirstOfRanks(mesh, mine);
+//   const std::optional<BadStep> first = FirstOfRanks(mesh, mine, micro_batches);
 //   if (first) message += first->Text(mesh);
 //
 // Ranks order what they found as one process meets it: by micro-batch of the whole step, forward
 // before backward, by the chunk of the model, by the operation; so every layout names the same.
+// Experts work on the tokens of other ranks: what a rank was sent by an expert's rank is the fault
+// of that rank's operation, in the micro-batch whose tokens it came back to.
 #ifndef TESSERA_TRAIN_RUN_BAD_STEP_H_
 #define TESSERA_TRAIN_RUN_BAD_STEP_H_
 
@@ -46,8 +48,9 @@ struct BadStep {
 };
 
 // The first that ranks have found, the same on all, its samples left out; nullopt: none has.
-// Collective over the mesh's world.
-std::optional<BadStep> FirstOfRanks(const dist::Mesh& mesh, const std::optional<BadNumber>& mine);
+// `micro_batches` of a rank in a step. Collective over the mesh's world.
+std::optional<BadStep> FirstOfRanks(const dist::Mesh& mesh, const std::optional<BadNumber>& mine,
+                                    int64_t micro_batches);
 
 // What `bad_step.json` says of a run.
 struct WrittenBadStep {

@@ -3,9 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstdlib>
 #include <limits>
 
 #include "base/file.h"
+#include "core/thread_communicator.h"
 #include "dist/checkpoint/checkpoint.h"
 #include "dist/store/parameter_shard.h"
 #include "models/model_keys.h"
@@ -323,6 +325,43 @@ TEST_F(NonFiniteTest, ASpikeOfTheLossIsToldWithItsSamples) {
     EXPECT_EQ(Run(config, 12, 10, /*resume=*/true).step, 12);
     EXPECT_TRUE(Run(config, 0, 1, /*resume=*/true).status.ok());
   }
+}
+
+// Ranks that share the tokens of rows each know a part of a micro-batch's loss.
+TEST_F(NonFiniteTest, ASpikeIsThatOfItsMicroBatchWhereRanksShareRows) {
+  RunConfig config = Config("run");
+  config.max_steps = 14;
+  config.dropout = 0;
+  config.val_fraction = 0;
+  config.batch_size = 2;
+  config.spike_factor = 3;
+  config.cp = 2;
+  RunRanks(4, [&](const std::shared_ptr<Communicator>& world) {
+    const auto mesh = MakeMesh(config, world);
+    ASSERT_TRUE(mesh.ok()) << Message(mesh.status());
+    const auto setup = PrepareRun(config, *mesh);
+    ASSERT_TRUE(setup.ok()) << Message(setup.status());
+    TrainerParts parts;
+    parts.step.forward.run = [&](const models::Bundle& batch, const models::RunOptions& options) {
+      models::Bundle out = setup->model->Run(batch, options);
+      const bool is_bad = options.context.step == 12 && options.context.micro_batch == 1;
+      out.set(keys::kLoss, Mul(out.at(keys::kLoss), is_bad ? 10 : 1));
+      return out;
+    };
+    Trainer trainer(setup->config, *setup->model, setup->data, *mesh, std::move(parts));
+    const std::string told = Message(trainer.Train({.output = nullptr}).status());
+    const auto number_after = [&](const std::string& text) {
+      const size_t at = told.find(text);
+      EXPECT_NE(at, std::string::npos) << told;
+      return at == std::string::npos ? 0 : std::strtod(told.c_str() + at + text.size(), nullptr);
+    };
+    EXPECT_EQ(number_after("and micro-batch "), 1);
+    // The other one's loss is about a tenth of it.
+    const double loss = number_after("step 12: the loss is ");
+    const double greatest = number_after("has the greatest loss, ");
+    EXPECT_GT(greatest, 1.5 * loss) << told;
+    EXPECT_LT(greatest, 2 * loss) << told;
+  });
 }
 
 TEST_F(NonFiniteTest, LookingForAnomaliesChangesNoBit) {

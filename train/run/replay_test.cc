@@ -148,6 +148,38 @@ TEST_F(ReplayTest, RanksNameTheSameOperationAndOneHasItsTensors) {
   });
 }
 
+// Of two ranks that share out experts, the second has the expert that overflows, and the first
+// sees what came back to the tokens of its own micro-batch.
+TEST_F(ReplayTest, WhatAnExpertsRankSentIsTheFaultOfItsOperation) {
+  RunRanks(2, [&](const std::shared_ptr<Communicator>& world) {
+    const dist::Mesh mesh(world, {.ep = 2});
+    const auto found = [&](const std::string& operation, const PassPlace& place, bool given) {
+      const NumbersSummary finite;
+      NumbersSummary infinite;
+      infinite.not_finite = 1, infinite.first = 0, infinite.value = INFINITY;
+      return BadNumber{.place = place,
+                       .operation = operation,
+                       .module = "experts",
+                       .numbers = infinite,
+                       .operands = {given ? infinite : finite}};
+    };
+    const bool is_first = world->rank() == 0;
+    const BadNumber expert = found("grouped_linear", {.micro_batch = 3, .operation = 7}, true);
+    const auto first_of = [&](const BadNumber& sent, int64_t micro_batches) {
+      return FirstOfRanks(mesh, is_first ? sent : expert, micro_batches).value();
+    };
+    const BadNumber sent = found("exchange_rows", {.micro_batch = 1, .operation = 8}, false);
+    const BadStep step = first_of(sent, 2);
+    EXPECT_EQ(step.rank, 1);
+    EXPECT_EQ(step.number.operation, "grouped_linear");
+    EXPECT_EQ(step.number.place.micro_batch, 1);
+    // Another pass, or a number that was sent on.
+    EXPECT_EQ(first_of(sent, 3).number.operation, "exchange_rows");
+    const BadNumber own = found("exchange_rows", {.micro_batch = 1, .operation = 8}, true);
+    EXPECT_EQ(first_of(own, 2).rank, 0);
+  });
+}
+
 TEST_F(ReplayTest, AStepThatIsNotTheCheckpointsIsRefused) {
   const RunConfig config = FourMicroBatches("run");
   Train(config, InfiniteResult);

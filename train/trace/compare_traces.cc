@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <sstream>
 #include <utility>
 #include <vector>
@@ -32,6 +33,7 @@ struct Seen {
 
 // A rank's step.
 struct RankStep {
+  int64_t ranks = 0;  // of the run when it took the step; 0: an earlier version did not write it
   std::map<int64_t, std::string> batches;     // by micro-batch
   std::map<int64_t, std::vector<Seen>> seen;  // likewise
   std::shared_ptr<const Json> operations;     // shared by steps that have the same
@@ -43,8 +45,9 @@ struct RankStep {
 struct Run {
   std::string path;
   Json config;
-  std::map<int64_t, std::vector<RankStep>> steps;  // by rank
+  std::map<int64_t, std::vector<RankStep>> steps;  // by rank; those that all ranks have written
 };
+using RankSteps = std::map<int64_t, std::map<int64_t, RankStep>>;  // by step and rank
 
 uint64_t NumberOf(const std::string& digest) { return std::strtoull(digest.c_str(), nullptr, 16); }
 
@@ -95,6 +98,7 @@ RankStep RankStepOf(const Json& row, const std::shared_ptr<const Json>& latest) 
   RankStep step;
   step.operations = latest;
   const Json& operations = *latest;
+  step.ranks = row.value("ranks", int64_t{0});
   step.loss = row.value("loss", "");
   step.grad_norm = row.value("grad_norm", "");
   const Json batches = row.value("batches", Json::object());
@@ -116,12 +120,13 @@ RankStep RankStepOf(const Json& row, const std::shared_ptr<const Json>& latest) 
   return step;
 }
 
-Status ReadRank(const std::string& path, Run* run) {
+Status ReadRank(const std::string& path, int64_t rank, RankSteps* steps) {
   TESSERA_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
   std::istringstream lines(text);
   auto operations = std::make_shared<const Json>(Json::array());
   int64_t number = 0;
   for (std::string line; std::getline(lines, line);) {
+    if (lines.eof()) break;  // a rank that was killed left it unfinished
     ++number;
     const Json row = Json::parse(line, nullptr, /*allow_exceptions=*/false);
     if (!row.is_object() || !row.contains("step")) {
@@ -129,7 +134,7 @@ Status ReadRank(const std::string& path, Run* run) {
     }
     if (row.contains("operations")) operations = std::make_shared<const Json>(row["operations"]);
     try {
-      run->steps[row["step"].get<int64_t>()].push_back(RankStepOf(row, operations));
+      (*steps)[row["step"].get<int64_t>()].try_emplace(rank, RankStepOf(row, operations));
     } catch (const Json::exception&) {
       return DataLoss(path, ":", number, ": is not a row of digests");
     }
@@ -137,13 +142,36 @@ Status ReadRank(const std::string& path, Run* run) {
   return OkStatus();
 }
 
+// The ranks of a step that all of them have written; none: some have not. A run that was continued
+// on fewer ranks has the old rows of the others, too.
+std::vector<RankStep> WholeStep(std::map<int64_t, RankStep> ranks) {
+  std::vector<RankStep> whole;
+  for (auto& [rank, step] : ranks) {
+    if (rank != std::ssize(whole)) return {};
+    if (rank > 0 && rank >= whole.front().ranks && whole.front().ranks > 0) break;
+    whole.push_back(std::move(step));
+  }
+  return std::ssize(whole) < whole.front().ranks ? std::vector<RankStep>() : whole;
+}
+
 StatusOr<Run> ReadRun(const std::string& path) {
   Run run;
   run.path = path;
   const StatusOr<std::string> config = ReadFile(JoinPath(path, "config.json"));
   if (config.ok()) run.config = Json::parse(*config, nullptr, /*allow_exceptions=*/false);
-  for (int64_t rank = 0; PathExists(DigestFile(path, rank)); ++rank) {
-    TESSERA_RETURN_IF_ERROR(ReadRank(DigestFile(path, rank), &run));
+  RankSteps steps;
+  int64_t files = 0;
+  for (; PathExists(DigestFile(path, files)); ++files) {
+    TESSERA_RETURN_IF_ERROR(ReadRank(DigestFile(path, files), files, &steps));
+  }
+  for (auto& [step, ranks] : steps) {
+    const int64_t all = ranks.begin()->second.ranks;
+    if (all > files) {
+      return NotFound(DigestFile(path, files), ": no such file; step ", step, " had ", all,
+                      " ranks");
+    }
+    std::vector<RankStep> whole = WholeStep(std::move(ranks));
+    if (!whole.empty()) run.steps[step] = std::move(whole);
   }
   return run;
 }
@@ -233,7 +261,7 @@ std::map<int64_t, std::vector<std::pair<size_t, const std::vector<Seen>*>>> ByMi
 }
 
 // The first of one list of operations.
-std::optional<size_t> FirstDifference(const std::vector<Seen>& a, const std::vector<Seen>& b) {
+std::optional<size_t> FirstDifference(std::span<const Seen> a, std::span<const Seen> b) {
   for (size_t i = 0; i < a.size() || i < b.size(); ++i) {
     if (i >= a.size() || i >= b.size() || a[i].what != b[i].what || a[i].digest != b[i].digest) {
       return i;
@@ -242,7 +270,36 @@ std::optional<size_t> FirstDifference(const std::vector<Seen>& a, const std::vec
   return std::nullopt;
 }
 
-Difference OperationDifference(const Run& a, const Run& b, int64_t step, bool* compared) {
+// Which operations of two runs stand for one another.
+enum class Alike { kAll, kForward, kNone };
+
+// How the model is cut decides which operations a rank has, and what an operation's result is;
+// other keys move or add operations of the backward pass alone.
+Alike AlikeOperations(const Run& a, const Run& b) {
+  const auto value = [](const Run& run, const char* key) {
+    return run.config.is_object() ? run.config.value(key, Json()) : Json();
+  };
+  const auto differ = [&](const char* key) { return value(a, key) != value(b, key); };
+  for (const char* key : {"tp", "sequence_parallel", "pp", "num_model_chunks", "cp", "ep"}) {
+    if (differ(key)) return Alike::kNone;
+  }
+  if (differ("schedule")) {
+    const bool chunks =
+        value(a, "schedule") == "interleaved" || value(b, "schedule") == "interleaved";
+    return chunks ? Alike::kNone : Alike::kForward;
+  }
+  return differ("checkpoint_activations") ? Alike::kForward : Alike::kAll;
+}
+
+// Of a micro-batch's list, where the backward pass comes behind.
+std::span<const Seen> ComparedOf(const std::vector<Seen>& seen, Alike alike) {
+  if (alike == Alike::kAll) return seen;
+  return {seen.begin(), std::find_if(seen.begin(), seen.end(),
+                                     [](const Seen& s) { return s.what.starts_with("backward"); })};
+}
+
+Difference OperationDifference(const Run& a, const Run& b, int64_t step, Alike alike,
+                               bool* compared) {
   const auto of_a = ByMicroBatch(a.steps.at(step));
   const auto of_b = ByMicroBatch(b.steps.at(step));
   for (const auto& [number, in_a] : of_a) {
@@ -255,8 +312,8 @@ Difference OperationDifference(const Run& a, const Run& b, int64_t step, bool* c
     Difference difference;
     size_t earliest = 0;
     for (size_t k = 0; k < in_a.size(); ++k) {
-      const std::vector<Seen>& x = *in_a[k].second;
-      const std::vector<Seen>& y = *found->second[k].second;
+      const std::span<const Seen> x = ComparedOf(*in_a[k].second, alike);
+      const std::span<const Seen> y = ComparedOf(*found->second[k].second, alike);
       const std::optional<size_t> at = FirstDifference(x, y);
       if (!at || (difference && *at >= earliest)) continue;
       earliest = *at;
@@ -325,7 +382,10 @@ bool HasTrace(const std::string& out) { return PathExists(DigestFile(out, 0)); }
 StatusOr<TraceComparison> CompareTraces(const std::string& path_a, const std::string& path_b) {
   TESSERA_ASSIGN_OR_RETURN(const Run a, ReadRun(path_a));
   TESSERA_ASSIGN_OR_RETURN(const Run b, ReadRun(path_b));
+  const Alike alike = AlikeOperations(a, b);
   TraceComparison result;
+  result.operations_compared = alike != Alike::kNone;
+  result.backward_compared = alike == Alike::kAll;
   for (const auto& [step, ranks] : a.steps) {
     if (!b.steps.contains(step)) continue;
     Difference found;
@@ -334,7 +394,9 @@ StatusOr<TraceComparison> CompareTraces(const std::string& path_a, const std::st
     if (!begins) {
       ++result.steps;
       found = BatchDifference(a, b, step);
-      if (!found) found = OperationDifference(a, b, step, &result.operations_compared);
+      if (!found && alike != Alike::kNone) {
+        found = OperationDifference(a, b, step, alike, &result.operations_compared);
+      }
       if (!found) found = NumberDifference(a, b, step);
     }
     const bool is_state = !found;

@@ -6,9 +6,11 @@
 //
 // Of the steps that both have, and of each in the order in which a step happens: weights at the
 // start, data, operations by micro-batch, pass and place, loss and norm, weights and states after
-// the update. Operations are compared where as many ranks work on a micro-batch in both runs; so
-// data-parallel layouts are compared operation by operation, while of one that cuts the model
-// otherwise the rest is.
+// the update. Operations are compared where both runs cut the model alike and as many ranks work on
+// a micro-batch; so data-parallel layouts are compared operation by operation, while of one that
+// cuts the model otherwise the rest is. Of a run that recomputes activations, or has another
+// schedule, the forward pass is. A step that not all ranks have written, as they were killed, is
+// none.
 #ifndef TESSERA_TRAIN_TRACE_COMPARE_TRACES_H_
 #define TESSERA_TRAIN_TRACE_COMPARE_TRACES_H_
 
@@ -37,11 +39,12 @@ struct TraceComparison {
   int64_t only_in_a = 0;  // steps that the other run does not have
   int64_t only_in_b = 0;
   bool operations_compared = true;  // of all steps
+  bool backward_compared = true;    // of these also the backward passes
 };
 
 // Whether a folder is that of a run that traced digests.
 bool HasTrace(const std::string& out);
-// Fails where a file is missing or damaged, or no step is in both.
+// Fails where a rank's file is missing or damaged, or no step is in both.
 StatusOr<TraceComparison> CompareTraces(const std::string& a, const std::string& b);
 
 }  // namespace tessera::train

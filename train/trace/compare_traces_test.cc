@@ -3,6 +3,7 @@
 
 #include <fstream>
 
+#include "base/file.h"
 #include "core/thread_communicator.h"
 #include "models/model_keys.h"
 #include "ops/elementwise/elementwise.h"
@@ -80,6 +81,63 @@ TEST_F(CompareTracesTest, LayoutsOfTheSameBitsDoNotDiffer) {
   ASSERT_TRUE(cut.ok()) << Message(cut.status());
   EXPECT_FALSE(cut->operations_compared);
   EXPECT_EQ(cut->difference, "");
+}
+
+// As many ranks work on a micro-batch in these, but not on the same of it.
+TEST_F(CompareTracesTest, LayoutsThatCutTheModelOtherwiseDoNotDiffer) {
+  RunConfig tp = Traced("tp"), pp = Traced("pp"), later = Traced("later");
+  tp.tp = pp.pp = later.pp = 2;
+  later.schedule = "zb-h1";
+  Run(tp, 2);
+  Run(pp, 2);
+  Run(later, 2);
+  const RunConfig one = Traced("one");
+  RunConfig recomputed = Traced("recomputed");
+  recomputed.checkpoint_activations = true;
+  Run(one);
+  Run(recomputed);
+  const auto expect_same = [&](const RunConfig& a, const RunConfig& b, bool operations) {
+    const auto found = CompareTraces(a.out, b.out);
+    ASSERT_TRUE(found.ok()) << Message(found.status());
+    EXPECT_EQ(found->difference, "");
+    EXPECT_EQ(found->operations_compared, operations);
+    EXPECT_FALSE(found->backward_compared);
+  };
+  expect_same(tp, pp, false);
+  expect_same(pp, later, true);
+  expect_same(one, recomputed, true);
+  RunConfig smooth = Traced("smooth");
+  smooth.checkpoint_activations = true;
+  smooth.label_smoothing = 0.1;
+  Run(smooth);
+  EXPECT_EQ(Difference(one, smooth).find("step 1: rank 0, micro-batch 0, forward: result 0 of '"),
+            0u);
+}
+
+TEST_F(CompareTracesTest, AStepThatARankDidNotFinishIsNotCompared) {
+  const RunConfig one = Traced("one"), two = Traced("two");
+  Run(one);
+  Run(two, 2);
+  const std::string first = DigestFile(two.out, 0), second = DigestFile(two.out, 1);
+  const std::string whole = *ReadFile(second);
+  const size_t last = whole.rfind("\n{") + 1;
+  for (const std::string& rows : {whole.substr(0, last), whole.substr(0, last + 20)}) {
+    std::ofstream(second) << rows;
+    const auto found = CompareTraces(one.out, two.out);
+    ASSERT_TRUE(found.ok()) << Message(found.status());
+    EXPECT_EQ(found->difference, "");
+    EXPECT_EQ(found->steps, 3);
+    EXPECT_EQ(found->only_in_a, 1);
+  }
+  // One that was continued on fewer ranks has old rows of the others.
+  std::ofstream(second) << whole;
+  const std::string of_two = *ReadFile(first);
+  std::ofstream(first) << *ReadFile(DigestFile(one.out, 0));
+  EXPECT_EQ(Difference(one, two), "");
+  std::ofstream(first) << of_two;
+  ASSERT_TRUE(RemoveAll(second).ok());
+  const auto found = CompareTraces(one.out, two.out);
+  EXPECT_EQ(Message(found.status()), second + ": no such file; step 0 had 2 ranks");
 }
 
 TEST_F(CompareTracesTest, WhatPartsThemFirstIsNamed) {

@@ -36,12 +36,15 @@ std::string DigestFile(const std::string& out, int64_t rank) {
   return JoinPath(JoinPath(out, kDigests), Concat("rank-", rank, ".jsonl"));
 }
 
-StatusOr<std::unique_ptr<DigestTrace>> DigestTrace::Open(const std::string& out, int64_t rank,
+StatusOr<std::unique_ptr<DigestTrace>> DigestTrace::Open(const std::string& out,
+                                                         const Communicator& world,
                                                          int64_t last_step) {
   TESSERA_RETURN_IF_ERROR(MakeDirectories(JoinPath(out, kDigests)));
   std::vector<RowFile::Row> kept;
-  TESSERA_ASSIGN_OR_RETURN(RowFile file, RowFile::Open(DigestFile(out, rank), last_step, &kept));
-  return std::unique_ptr<DigestTrace>(new DigestTrace(std::move(file), !kept.empty()));
+  TESSERA_ASSIGN_OR_RETURN(RowFile file,
+                           RowFile::Open(DigestFile(out, world.rank()), last_step, &kept));
+  return std::unique_ptr<DigestTrace>(
+      new DigestTrace(std::move(file), world.size(), !kept.empty()));
 }
 
 void DigestTrace::Add(const Origin& origin, bool gradient, size_t index, const Tensor& t) {
@@ -66,15 +69,17 @@ void DigestTrace::Gradient(const Origin& origin, size_t operand, const Tensor& g
 
 Status DigestTrace::Begin(int64_t step, const std::vector<dist::CheckpointTensor>& tensors) {
   if (continues_) return OkStatus();
-  return file_.Append({{"step", step}, {"tensors", TensorsText(tensors)}});
+  return file_.Append({{"step", step}, {"ranks", ranks_}, {"tensors", TensorsText(tensors)}});
 }
 
 Status DigestTrace::Write(const TracedStep& step) {
   // Schedules of pipelines take turns as they like.
   std::stable_sort(entries_.begin(), entries_.end(),
                    [](const Entry& a, const Entry& b) { return a.place < b.place; });
-  RowFile::Row row = {
-      {"step", step.step}, {"loss", HexText(step.loss)}, {"grad_norm", HexText(step.grad_norm)}};
+  RowFile::Row row = {{"step", step.step},
+                      {"ranks", ranks_},
+                      {"loss", HexText(step.loss)},
+                      {"grad_norm", HexText(step.grad_norm)}};
   for (size_t m = 0; m < step.batches.size(); ++m) {
     row["batches"][Concat(step.first_micro_batch + static_cast<int64_t>(m))] =
         DigestText(BatchDigest(step.batches[m]));

@@ -10,12 +10,13 @@
 //   }
 //   TESSERA_RETURN_IF_ERROR(trace.Write({.step = 3, .loss = loss, ...}));
 //
-// Each rank has its file, `<out>/digests/rank-<rank>.jsonl`, a row per step: `loss` and `grad_norm`
-// in hexadecimal floating point; `batches`, a digest of each of the rank's micro-batches by its
-// number in the step; `operations`, where they are not those of the row before: micro-batch, pass,
-// chunk, name, module, "result" or "gradient", and index of each digest; `digests`, 16 hexadecimal
-// digits for each of these; `tensors`, by name and part, of weights and optimizer states after the
-// step. A first row has the tensors before. `tessera diff` compares two such records.
+// Each rank has its file, `<out>/digests/rank-<rank>.jsonl`, a row per step: `ranks`, how many the
+// run had; `loss` and `grad_norm` in hexadecimal floating point; `batches`, a digest of each of the
+// rank's micro-batches by its number in the step; `operations`, where they are not those of the row
+// before: micro-batch, pass, chunk, name, module, "result" or "gradient", and index of each digest;
+// `digests`, 16 hexadecimal digits for each of these; `tensors`, by name and part, of weights and
+// optimizer states after the step. A first row has the tensors before. `tessera diff` compares two
+// such records.
 #ifndef TESSERA_TRAIN_TRACE_DIGEST_TRACE_H_
 #define TESSERA_TRAIN_TRACE_DIGEST_TRACE_H_
 
@@ -28,6 +29,7 @@
 #include "autograd/tape_watcher.h"
 #include "base/status.h"
 #include "core/bundle.h"
+#include "core/communicator.h"
 #include "dist/checkpoint/pieces.h"
 #include "train/report/row_file.h"
 
@@ -47,9 +49,9 @@ struct TracedStep {
 
 class DigestTrace final : public TapeWatcher {
  public:
-  // Rows up to `last_step` are kept.
-  static StatusOr<std::unique_ptr<DigestTrace>> Open(const std::string& out, int64_t rank,
-                                                     int64_t last_step);
+  // Of this rank of `world`. Rows up to `last_step` are kept.
+  static StatusOr<std::unique_ptr<DigestTrace>> Open(const std::string& out,
+                                                     const Communicator& world, int64_t last_step);
 
   // What the run begins with, after `step` steps: a row of `tensors` alone, where it is the first.
   Status Begin(int64_t step, const std::vector<dist::CheckpointTensor>& tensors);
@@ -66,7 +68,8 @@ class DigestTrace final : public TapeWatcher {
     uint64_t digest = 0;
   };
 
-  DigestTrace(RowFile file, bool continues) : file_(std::move(file)), continues_(continues) {}
+  DigestTrace(RowFile file, int64_t ranks, bool continues)
+      : file_(std::move(file)), ranks_(ranks), continues_(continues) {}
   void Results(const Origin& origin, const std::vector<Tensor>& operands,
                const std::vector<Tensor>& results) override;
   void Arriving(const Origin& origin, const std::vector<Tensor>& of_results) override {
@@ -77,6 +80,7 @@ class DigestTrace final : public TapeWatcher {
   void Add(const Origin& origin, bool gradient, size_t index, const Tensor& t);
 
   RowFile file_;
+  const int64_t ranks_;
   const bool continues_;  // rows that an earlier process wrote
   std::vector<Entry> entries_;
   std::string operations_;  // of the row before
