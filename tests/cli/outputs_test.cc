@@ -60,6 +60,21 @@ TEST_F(OutputsTest, AProfileReplacesNoData) {
   EXPECT_EQ(Read(text), before);
 }
 
+TEST_F(OutputsTest, NoOutputReplacesAFileOfTheModel) {
+  const auto before = Content(Path("model"));
+  const std::string text = Path("text.txt"), config = Path("model/config.json");
+  ExpectError({"predict", "--model", Path("model"), "--data", text, "--out", config}, 2,
+              config + ": would replace the input");
+  ExpectError(With(Train(Path("run"), text), {"--profile", config}), 2,
+              config + ": would replace the input");
+  Write("model/own.json", "{}");
+  ExpectError(
+      {"tokenize", "--tokenizer", Path("model"), "--input", text, "--output", Path("model/own")}, 2,
+      "own.json: would replace the input");
+  fs::remove(Path("model/own.json"));
+  EXPECT_EQ(Content(Path("model")), before);
+}
+
 TEST_F(OutputsTest, NamesThatAreNotUtf8WorkOrAreRefused) {
   const std::string data = Write("\xE4.txt", Read(Path("text.txt")));
   ExpectError(Train(Path("run"), data), 2, "--data: '");
