@@ -96,7 +96,8 @@ Status RunTokenize(const CLI::App& app, const TokenizeFlags& flags) {
     TESSERA_RETURN_IF_ERROR(RefuseForDocuments(app, "--print-ids, which prints lines as they are"));
   }
   std::vector<std::string> reads = flags.input;
-  reads.push_back(flags.tokenizer);
+  // A dataset may lie in the tokenizer's folder, and be made again.
+  if (!PathExists(flags.output + ".idx")) reads.push_back(flags.tokenizer);
   TESSERA_RETURN_IF_ERROR(
       RefuseInputs({flags.output + ".bin", flags.output + ".idx", flags.output + ".json"}, reads));
   TESSERA_ASSIGN_OR_RETURN(const std::string folder, FolderOrArchive(flags.tokenizer));
