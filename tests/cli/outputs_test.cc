@@ -52,6 +52,28 @@ TEST_F(OutputsTest, ARunDoesNotBeginInItsModelsFolder) {
   }
 }
 
+TEST_F(OutputsTest, ARunContinuesWithoutAReaderOfItsOutput) {
+  std::string command = Concat("set -o pipefail; ", kProgram);
+  for (const std::string& a : Train(Path("run"), Path("text.txt"))) command += " '" + a + "'";
+  const Outcome outcome = Run({"-c", command + " | true"}, {.program = "/bin/bash"});
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_TRUE(PathExists(Path("run/model/model.safetensors")));
+}
+
+TEST_F(OutputsTest, WhatIsMadeOfAFolderDoesNotLieInIt) {
+  fs::create_directories(Path("texts"));
+  Write("texts/a.txt", Read(Path("text.txt")));
+  ExpectError(Train(Path("texts/run"), Path("texts")), 2, "lies in the data " + Path("texts"));
+  const auto tokens = [&](const std::string& out) {
+    return Arguments{"tokenize",    "--tokenizer", "byte",   "--input",
+                     Path("texts"), "--output",    Path(out)};
+  };
+  ExpectError(tokens("texts/../texts/new/tokens"), 2, "lies in the data " + Path("texts"));
+  Succeed(tokens("texts/.hidden/tokens"));  // such folders are not read
+  Succeed(tokens("texts.tokens"));
+  Succeed(tokens("texts.tokens"));
+}
+
 TEST_F(OutputsTest, AProfileReplacesNoData) {
   const std::string text = Path("text.txt"), before = Read(text);
   Arguments train = Train(Path("run"), text);
