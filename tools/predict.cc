@@ -69,9 +69,9 @@ Status RunPredict(const CLI::App& command, const PredictFlags& flags, const Fiel
   TESSERA_RETURN_IF_ERROR(WriteFileAtomically(flags.out, Lines(result, *setup.data.validation)));
   if (result.found && result.found->targets > 0) {
     TESSERA_RETURN_IF_ERROR(
-        WriteOut(EvaluationLine(setup, *result.found, std::ssize(result.rows))));
+        WriteOutBeside(flags.out, EvaluationLine(setup, *result.found, std::ssize(result.rows))));
   }
-  return WriteOut(Concat(result.rows.size(), " predictions in ", flags.out, "\n"));
+  return WriteOutBeside(flags.out, Concat(result.rows.size(), " predictions in ", flags.out, "\n"));
 }
 
 }  // namespace

@@ -185,6 +185,22 @@ TEST_F(OutputsTest, ReportReplacesItsOwnPagesAlone) {
   ExpectError({"report", Path("run"), "--follow", "--overwrite"}, 2, "--overwrite");
 }
 
+// The shell has opened the file: what it held stays, and standard output has the page alone.
+TEST_F(OutputsTest, WhatGoesToStandardOutputIsAppendedAndAlone) {
+  Succeed(Train(Path("run"), Path("text.txt")));
+  Succeed({"report", Path("run"), "--out", Path("page")});
+  Write("all", "mine\n");
+  for (const char* out : {"/dev/stdout", "/dev/fd/1"}) {
+    const std::string command = Concat(kProgram, " report '", Path("run"), "' --out ", out);
+    EXPECT_EQ(Run({"-c", command + " | cat"}, {.program = "/bin/bash"}).out, Read(Path("page")));
+    const Outcome appended =
+        Run({"-c", Concat(command, " >>'", Path("all"), "'")}, {.program = "/bin/bash"});
+    EXPECT_EQ(appended.code, 0) << appended.err;
+    EXPECT_EQ(appended.err, Concat("the report is in ", out, "\n"));
+  }
+  EXPECT_EQ(Read(Path("all")), "mine\n" + Read(Path("page")) + Read(Path("page")));
+}
+
 TEST_F(OutputsTest, FoldersOfModelsAreReplacedOnlyWhenToldSo) {
   const auto convert = [&](const std::string& to, const Arguments& more = {}) {
     return With({"convert", Path("model"), to}, more);
