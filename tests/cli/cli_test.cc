@@ -448,6 +448,16 @@ TEST_F(CliTest, PromptsOfAFileGiveALineEach) {
   ExpectError({"generate", "--model", *model_, "--prompts", Path("absent")}, 2, Path("absent"));
 }
 
+// An unset variable of a script does not drop what was asked for.
+TEST_F(CliTest, FlagsOfFilesAreNotEmpty) {
+  for (const char* flag : {"--json-schema", "--adapter", "--tokenizer"}) {
+    ExpectError({"generate", "--model", *model_, "--prompt", "a", flag, ""}, 2,
+                Concat(flag, " is empty; give a "));
+  }
+  ExpectError({"tokenize", "--tokenizer", "byte", "--output", Path("x"), "--input="}, 2,
+              "--input is empty; give a FILE");
+}
+
 TEST_F(CliTest, PromptsThatCannotBeContinued) {
   const auto prompt = [&](const std::string& text) {
     return Arguments{"generate", "--model", *model_, "--prompt", text};
