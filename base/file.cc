@@ -443,6 +443,11 @@ StatusOr<AtomicFile> AtomicFile::Create(const std::string& path) {
   // What takes memory comes before what has to be given back.
   AtomicFile file(path, "", -1);
   file.buffer_.reserve(kBufferBytes);
+  if (const int open = NamedDescriptor(path); open >= 0) {
+    file.descriptor_ = fcntl(open, F_DUPFD_CLOEXEC, 0);
+    if (file.descriptor_ < 0) return SystemFailure(errno, path);
+    return file;
+  }
   struct stat info;
   if (stat(path.c_str(), &info) == 0) {
     if (S_ISDIR(info.st_mode)) return SystemFailure(EISDIR, path);

@@ -5,11 +5,27 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <charconv>
+#include <string_view>
+#include <system_error>
 
 namespace tessera {
 
 int OpenFile(const std::string& path, int flags, mode_t mode) {
   return TEMP_FAILURE_RETRY(open(path.c_str(), flags | O_CLOEXEC, mode));
+}
+
+int NamedDescriptor(const std::string& path) {
+  if (path == "/dev/stdout") return 1;
+  if (path == "/dev/stderr") return 2;
+  for (const std::string_view folder : {"/dev/fd/", "/proc/self/fd/"}) {
+    if (!path.starts_with(folder)) continue;
+    int descriptor = -1;
+    const char* const end = path.data() + path.size();
+    const auto read = std::from_chars(path.data() + folder.size(), end, descriptor);
+    if (read.ec == std::errc() && read.ptr == end && descriptor >= 0) return descriptor;
+  }
+  return -1;
 }
 
 }  // namespace tessera

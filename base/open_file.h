@@ -15,6 +15,10 @@ namespace tessera {
 // As open(2) with O_CLOEXEC, again where a signal interrupted it: a descriptor, or -1 and errno.
 int OpenFile(const std::string& path, int flags, mode_t mode = 0);
 
+// The open descriptor that a path stands for: 1 of /dev/stdout, 3 of /dev/fd/3; -1: none. Opening
+// such a path anew would begin at the start of a file that the shell appends to.
+int NamedDescriptor(const std::string& path);
+
 }  // namespace tessera
 
 #endif  // TESSERA_BASE_OPEN_FILE_H_

@@ -37,8 +37,10 @@ std::pair<std::string, std::string> SplitPath(const std::string& path) {
   return {path.substr(0, slash + 1), path.substr(slash + 1)};
 }
 
-// What is neither a file nor a folder: a pipe, a device. Its bytes are nobody's to lose.
+// What is neither a file nor a folder: a pipe, a device, what the shell opened. Its bytes are
+// nobody's to lose.
 bool IsStream(const std::string& path) {
+  if (NamedDescriptor(path) >= 0) return true;
   struct stat info = {};
   return stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode);
 }

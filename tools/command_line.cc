@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/command_line.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
@@ -13,6 +15,7 @@
 #include "base/file.h"
 #include "base/mounted_folder.h"
 #include "base/nearest_name.h"
+#include "base/open_file.h"
 #include "core/device.h"
 #include "core/dtype.h"
 #include "core/thread_pool.h"
@@ -272,6 +275,12 @@ Status WriteOut(std::string_view text) {
   if (written && std::fflush(stdout) == 0) return OkStatus();
   if (errno == EPIPE) return Failure(StatusCode::kCancelled, "standard output was closed");
   return Internal("standard output: ", std::strerror(errno));
+}
+
+Status WriteOutBeside(const std::string& output, std::string_view text) {
+  if (NamedDescriptor(output) != STDOUT_FILENO) return WriteOut(text);
+  std::fwrite(text.data(), 1, text.size(), stderr);
+  return OkStatus();
 }
 
 std::string WithThousands(int64_t value) {

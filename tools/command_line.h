@@ -79,6 +79,10 @@ StatusOr<std::vector<std::string>> NormaliseArguments(const CLI::App& app,
 // Writes to standard output, at once. Cancelled when its reader has gone away.
 Status WriteOut(std::string_view text);
 
+// Writes what a command says of a file that it has written: to standard error where that file is
+// standard output.
+Status WriteOutBeside(const std::string& output, std::string_view text);
+
 // Writes "warning: LINE" to standard error; nothing where the line is empty.
 void WarnOf(const std::string& line);
 

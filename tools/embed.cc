@@ -82,7 +82,7 @@ Status RunEmbed(const EmbedFlags& flags) {
     return InvalidArgument("give --prompt or --prompt-name, not both");
   }
   std::optional<OutputLock> lock;
-  std::vector<std::string> reads = {flags.model};
+  std::vector<std::string> reads = {flags.model, flags.adapter, flags.tokenizer};
   if (flags.input != "-") reads.push_back(flags.input);
   TESSERA_RETURN_IF_ERROR(
       ClaimOutput(flags.output, {.reads = reads, .overwrite = flags.overwrite}, &lock));

@@ -70,6 +70,14 @@ std::string TypeName(const Option& key) {
   }
 }
 
+// What a script gives whose variable is not set: not what is meant by a flag that is left out.
+bool IsEmptyPath(const Option& option, const nlohmann::json& value) {
+  const std::string& type = option.notes.type;
+  if (type != "FILE" && type != "DIR" && type != "PREFIX") return false;
+  if (!value.is_array()) return value == "";
+  return std::find(value.begin(), value.end(), "") != value.end();
+}
+
 // The parts of a text between commas.
 std::vector<std::string> AtCommas(const std::vector<std::string>& texts) {
   if (texts.empty()) return {};
@@ -190,7 +198,11 @@ StatusOr<nlohmann::json> FieldFlags::Given(const CLI::App& command,
 Status FieldFlags::Read(const CLI::App& command, void* settings) const {
   TESSERA_ASSIGN_OR_RETURN(const nlohmann::json given, Given(command, Texts::kAnyBytes, nullptr));
   for (const auto& [name, value] : given.items()) {
-    TESSERA_RETURN_IF_ERROR(keys_.at(name)->Set(settings, value, FlagName(name)));
+    const Option& option = *keys_.at(name);
+    if (IsEmptyPath(option, value)) {
+      return InvalidArgument(FlagName(name), " is empty; give a ", option.notes.type);
+    }
+    TESSERA_RETURN_IF_ERROR(option.Set(settings, value, FlagName(name)));
   }
   return OkStatus();
 }

@@ -6,11 +6,11 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_join.h"
-#include "absl/strings/str_split.h"
 #include "base/file.h"
 #include "base/json_ordered.h"
 #include "base/options.h"
@@ -26,6 +26,7 @@
 #include "tools/commands.h"
 #include "tools/remote_generate.h"
 #include "tools/settings.h"
+#include "tools/text_lines.h"
 
 namespace tessera::tools {
 namespace {
@@ -152,10 +153,11 @@ std::string OnOneLine(std::string text) {
 }
 
 StatusOr<std::vector<std::string>> ReadLines(const std::string& path) {
-  TESSERA_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
-  TESSERA_RETURN_IF_ERROR(CheckUtf8(path.c_str(), text));
-  std::vector<std::string> lines = absl::StrSplit(text, '\n');
-  if (lines.back().empty()) lines.pop_back();
+  std::vector<std::string> lines;
+  TESSERA_RETURN_IF_ERROR(ForEachLine(path, [&](std::string_view line) {
+    lines.emplace_back(line);
+    return OkStatus();
+  }));
   return lines;
 }
 
@@ -298,7 +300,8 @@ void AddGenerateCommand(CLI::App& app, CommandState& state) {
            "token ids instead of a prompt: prints all ids (an encoder-decoder's: the new ones)",
            {.type = "1,2,3"})
       .Add("prompts", &F::prompts,
-           "a file with a prompt on each line: prints a line of new text for each",
+           "a file with a prompt on each line: prints a line of new text for each; -: standard "
+           "input",
            {.type = "FILE"})
       .Add("chat", &F::chat,
            "a conversation, as the folder's chat template writes it: lines of standard input are "

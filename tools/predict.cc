@@ -52,9 +52,7 @@ Status RunPredict(const CLI::App& command, const PredictFlags& flags, const Fiel
   train::RunConfig config;
   TESSERA_ASSIGN_OR_RETURN(config.model, FolderOrArchive(flags.model));
   TESSERA_RETURN_IF_ERROR(fields.ApplyTo(command, &config, names));
-  std::vector<std::string> reads;
-  for (const train::DataSource& source : config.Sources()) reads.push_back(source.path);
-  TESSERA_RETURN_IF_ERROR(RefuseInputs({flags.out}, reads));
+  TESSERA_RETURN_IF_ERROR(RefuseInputs({flags.out}, train::PathsRead(config)));
   TESSERA_ASSIGN_OR_RETURN(const nn::BuildContext build, ApplyComputeFlags(flags));
   const ScratchDirectory scratch;
   TESSERA_ASSIGN_OR_RETURN(
@@ -71,9 +69,9 @@ Status RunPredict(const CLI::App& command, const PredictFlags& flags, const Fiel
   TESSERA_RETURN_IF_ERROR(WriteFileAtomically(flags.out, Lines(result, *setup.data.validation)));
   if (result.found && result.found->targets > 0) {
     TESSERA_RETURN_IF_ERROR(
-        WriteOut(EvaluationLine(setup, *result.found, std::ssize(result.rows))));
+        WriteOutBeside(flags.out, EvaluationLine(setup, *result.found, std::ssize(result.rows))));
   }
-  return WriteOut(Concat(result.rows.size(), " predictions in ", flags.out, "\n"));
+  return WriteOutBeside(flags.out, Concat(result.rows.size(), " predictions in ", flags.out, "\n"));
 }
 
 }  // namespace

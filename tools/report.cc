@@ -47,7 +47,7 @@ Status WriteReport(const ReportFlags& flags) {
   TESSERA_RETURN_IF_ERROR(ClaimOutput(flags.out, claim, &lock));
   TESSERA_ASSIGN_OR_RETURN(const std::string page, PageOf(flags));
   TESSERA_RETURN_IF_ERROR(WriteFileAtomically(flags.out, page));
-  return WriteOut(Concat("the report is in ", flags.out, "\n"));
+  return WriteOutBeside(flags.out, Concat("the report is in ", flags.out, "\n"));
 }
 
 Status FollowRuns(const ReportFlags& flags) {

@@ -10,6 +10,20 @@
 
 namespace tessera::tools {
 
+Status ForEachLine(const std::string& path, const std::function<Status(std::string_view)>& visit) {
+  const std::string name = path == "-" ? "standard input" : path;
+  TESSERA_ASSIGN_OR_RETURN(const std::string bytes, ReadFile(path == "-" ? "/dev/stdin" : path));
+  TESSERA_ASSIGN_OR_RETURN(const std::string_view text, data::TextIn(bytes, name));
+  for (size_t begin = 0; begin < text.size();) {
+    const size_t end = std::min(text.find('\n', begin), text.size());
+    std::string_view line = text.substr(begin, end - begin);
+    if (line.ends_with('\r')) line.remove_suffix(1);
+    TESSERA_RETURN_IF_ERROR(visit(line));
+    begin = end + 1;
+  }
+  return OkStatus();
+}
+
 StatusOr<TextLines> TextLines::Read(const std::string& path, const std::string& key) {
   TextLines lines;
   if (path != "-" && data::IsTable(path)) {
@@ -21,16 +35,10 @@ StatusOr<TextLines> TextLines::Read(const std::string& path, const std::string& 
         }));
     return lines;
   }
-  const std::string name = path == "-" ? "standard input" : path;
-  TESSERA_ASSIGN_OR_RETURN(const std::string bytes, ReadFile(path == "-" ? "/dev/stdin" : path));
-  TESSERA_ASSIGN_OR_RETURN(const std::string_view text, data::TextIn(bytes, name));
-  for (size_t begin = 0; begin < text.size();) {
-    const size_t end = std::min(text.find('\n', begin), text.size());
-    std::string_view line = text.substr(begin, end - begin);
-    if (line.ends_with('\r')) line.remove_suffix(1);
+  TESSERA_RETURN_IF_ERROR(ForEachLine(path, [&](std::string_view line) {
     lines.texts.emplace_back(line);
-    begin = end + 1;
-  }
+    return OkStatus();
+  }));
   return lines;
 }
 

@@ -2,9 +2,9 @@
 // `tessera tokenize`: text into the memory-mapped dataset, or into lines of ids.
 #include "data/dataset/tokenize.h"
 
-#include <algorithm>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/strings/str_join.h"
@@ -13,12 +13,12 @@
 #include "base/output_files.h"
 #include "data/chat/chat_format.h"
 #include "data/chat/conversation_file.h"
-#include "data/dataset/text_file.h"
 #include "data/dataset/text_input.h"
 #include "data/tokenizer/tokenizer.h"
 #include "tools/command_line.h"
 #include "tools/commands.h"
 #include "tools/settings.h"
+#include "tools/text_lines.h"
 
 namespace tessera::tools {
 namespace {
@@ -43,16 +43,13 @@ std::string LineOf(const std::vector<int32_t>& ids) { return absl::StrJoin(ids, 
 Status PrintIds(const data::Tokenizer& tokenizer, const std::vector<std::string>& files) {
   std::string out;
   for (const std::string& path : files) {
-    TESSERA_ASSIGN_OR_RETURN(const std::string bytes, ReadFile(path));
-    TESSERA_ASSIGN_OR_RETURN(const std::string_view text, data::TextIn(bytes, path));
-    for (size_t begin = 0; begin < text.size();) {
-      const size_t end = std::min(text.find('\n', begin), text.size());
-      out += LineOf(tokenizer.Encode(text.substr(begin, end - begin)));
-      begin = end + 1;
-      if (out.size() < kPrintedAtOnce) continue;
-      TESSERA_RETURN_IF_ERROR(WriteOut(out));
+    TESSERA_RETURN_IF_ERROR(ForEachLine(path, [&](std::string_view line) {
+      out += LineOf(tokenizer.Encode(line));
+      if (out.size() < kPrintedAtOnce) return OkStatus();
+      Status written = WriteOut(out);
       out.clear();
-    }
+      return written;
+    }));
   }
   return WriteOut(out);
 }
@@ -98,8 +95,11 @@ Status RunTokenize(const CLI::App& app, const TokenizeFlags& flags) {
   if (flags.print_ids) {
     TESSERA_RETURN_IF_ERROR(RefuseForDocuments(app, "--print-ids, which prints lines as they are"));
   }
-  TESSERA_RETURN_IF_ERROR(RefuseInputs(
-      {flags.output + ".bin", flags.output + ".idx", flags.output + ".json"}, flags.input));
+  std::vector<std::string> reads = flags.input;
+  // A dataset may lie in the tokenizer's folder, and be made again.
+  if (!PathExists(flags.output + ".idx")) reads.push_back(flags.tokenizer);
+  TESSERA_RETURN_IF_ERROR(
+      RefuseInputs({flags.output + ".bin", flags.output + ".idx", flags.output + ".json"}, reads));
   TESSERA_ASSIGN_OR_RETURN(const std::string folder, FolderOrArchive(flags.tokenizer));
   const data::TextInputOptions input = {.json_key = flags.json_key};
   TESSERA_ASSIGN_OR_RETURN(const std::unique_ptr<data::Tokenizer> tokenizer,
@@ -146,7 +146,8 @@ void AddTokenizeCommand(CLI::App& app, CommandState& state) {
            {.type = "FILE"})
       .Add("output", &F::output, "writes PREFIX.bin and PREFIX.idx", {.type = "PREFIX"})
       .Add("print_ids", &F::print_ids,
-           "print one line of ids, separated by blanks, per line of the input files")
+           "print one line of ids, separated by blanks, per line of the input files; --input -: "
+           "standard input")
       .Add("print_text", &F::print_text,
            "print each conversation of --chat as a JSON string, one per line")
       .Add("json_key", &F::json_key, "member or column of records that holds the text",

@@ -78,8 +78,11 @@ Status TrainOnRank(const train::RunConfig& config, const std::vector<std::string
                    const Program& program) {
   TESSERA_ASSIGN_OR_RETURN(const dist::Mesh mesh, train::MakeMesh(config, world.communicator));
   const train::RunLog log = train::OpenRunLog(config, mesh, stdout, options.host);
+  // A run outlives the reader of its output, here as in its steps (train/report/progress.h).
   const auto say = [&](train::LogLevel level, const std::string& text) {
-    return log.Says(level) ? WriteOut(log.prefix() + text) : OkStatus();
+    if (!log.Says(level)) return OkStatus();
+    Status written = WriteOut(log.prefix() + text);
+    return written.code() == StatusCode::kCancelled ? OkStatus() : written;
   };
   constexpr train::LogLevel kInfo = train::LogLevel::kInfo;
   const auto check = [&](const train::OpenedRun& run) -> Status {
@@ -183,8 +186,9 @@ void AddTrainCommand(CLI::App& app, CommandState& state) {
   command->footer(
       "Example:\n"
       "  tessera train gpt-tiny --data book.txt --out runs/book --max-steps 500 --lr 1e-3\n"
-      "SIGINT, SIGTERM, SIGUSR1 and --time-limit finish the step, save and exit with 0; the same\n"
-      "command with --resume continues it, bit for bit as if it had not been stopped.");
+      "SIGINT, SIGTERM, SIGHUP, SIGUSR1 and --time-limit finish the step, save and exit with 0; "
+      "the\n"
+      "same command with --resume continues it, bit for bit as if it had not been stopped.");
   command->callback([command, flags, &state] {
     state.run = [command, flags, &state] { return RunTrain(*command, *flags, state); };
   });

@@ -1,17 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/dataset/tokenize.h"
 
+#include <algorithm>
+#include <filesystem>
 #include <optional>
+#include <system_error>
 #include <utility>
 
+#include "base/file.h"
 #include "base/utf8.h"
 #include "core/thread_pool.h"
+#include "data/dataset/data_folder.h"
 #include "data/dataset/indexed_dataset_writer.h"
 #include "data/dataset/token_cache.h"
 #include "data/tokenizer/char_tokenizer.h"
 
 namespace tessera::data {
 namespace {
+
+namespace fs = std::filesystem;
 
 // Small documents are collected up to this many bytes and encoded together; larger ones alone.
 constexpr size_t kBatchBytes = 4 << 20;
@@ -78,6 +85,25 @@ std::optional<int32_t> EndOfDocument(const Tokenizer& tokenizer) {
   return tokenizer.eos_id() ? tokenizer.eos_id() : tokenizer.sep_id();
 }
 
+// All files of a folder are read, except those whose names begin with a dot. A dataset in that
+// folder would be read the next time, and so would the run that the dataset belongs to.
+Status CheckLiesOutside(const std::string& prefix, const std::vector<std::string>& inputs) {
+  for (const std::string& input : inputs) {
+    TESSERA_ASSIGN_OR_RETURN(const std::vector<std::string> named, FilesOfData(input));
+    if (named.front() != input || !IsDirectory(input)) continue;
+    std::error_code error;
+    const fs::path way =
+        fs::weakly_canonical(prefix, error).lexically_relative(fs::weakly_canonical(input, error));
+    const bool outside = std::any_of(way.begin(), way.end(), [](const fs::path& part) {
+      return part.string().starts_with('.');
+    });
+    if (error || way.empty() || outside) continue;
+    return InvalidArgument(prefix, ": lies in the data ", input,
+                           ", all of whose files are read; write to another folder");
+  }
+  return OkStatus();
+}
+
 }  // namespace
 
 StatusOr<std::unique_ptr<Tokenizer>> MakeTokenizer(const std::string& spec,
@@ -97,6 +123,7 @@ StatusOr<TokenizeResult> TokenizeToIndexedDataset(const Tokenizer& tokenizer,
                                                   const std::string& prefix,
                                                   const TokenizeOptions& options) {
   TESSERA_ASSIGN_OR_RETURN(const std::vector<std::string> files, ListInputFiles(inputs));
+  TESSERA_RETURN_IF_ERROR(CheckLiesOutside(prefix, inputs));
   TESSERA_ASSIGN_OR_RETURN(nlohmann::json made_from, DescribeFiles(files));
   made_from.update({{"layout", 2},
                     {"tokenizer", tokenizer.Fingerprint()},

@@ -47,7 +47,8 @@ struct TokenizeResult {
 };
 
 // Each document becomes one sequence of one document. Documents are encoded in parallel; the files
-// do not depend on the number of threads. InvalidArgument when there is no text at all.
+// do not depend on the number of threads. InvalidArgument when there is no text at all, and when
+// `prefix` lies in a folder of `inputs`, all of whose files are read.
 StatusOr<TokenizeResult> TokenizeToIndexedDataset(const Tokenizer& tokenizer,
                                                   const std::vector<std::string>& inputs,
                                                   const std::string& prefix,

@@ -437,7 +437,25 @@ TEST_F(CliTest, PromptsOfAFileGiveALineEach) {
   std::replace(alone.begin(), alone.end(), '\n', ' ');
   const size_t second = lines.find('\n') + 1;
   EXPECT_EQ("--h" + lines.substr(second, lines.find('\n', second) - second), alone);
+  // What ends lines elsewhere, and begins files, is no part of a prompt.
+  Arguments others = command;
+  others[4] = Write("windows", "\xEF\xBB\xBFHi\r\n--h\r\nanother one\r\n");
+  EXPECT_EQ(Output(others), Output(command));
+  others[4] = "-";
+  EXPECT_EQ(Output(others, {.stdin_path = prompts}), Output(command));
+  others[4] = Write("utf16", "\xFF\xFEH");
+  ExpectError(others, 2, others[4] + ": is UTF-16");
   ExpectError({"generate", "--model", *model_, "--prompts", Path("absent")}, 2, Path("absent"));
+}
+
+// An unset variable of a script does not drop what was asked for.
+TEST_F(CliTest, FlagsOfFilesAreNotEmpty) {
+  for (const char* flag : {"--json-schema", "--adapter", "--tokenizer"}) {
+    ExpectError({"generate", "--model", *model_, "--prompt", "a", flag, ""}, 2,
+                Concat(flag, " is empty; give a "));
+  }
+  ExpectError({"tokenize", "--tokenizer", "byte", "--output", Path("x"), "--input="}, 2,
+              "--input is empty; give a FILE");
 }
 
 TEST_F(CliTest, PromptsThatCannotBeContinued) {
@@ -482,6 +500,12 @@ TEST_F(CliTest, TokenizeAndInspect) {
   ExpectError({"tokenize", "--tokenizer", "byte", "--input", invalid, "--output", prefix}, 2,
               "invalid: ");
   ExpectError({"tokenize", "--tokenizer", "byte", "--input", invalid, "--print-ids"}, 2, "byte 2");
+  const std::string windows = Write("windows", "a\r\nb\n");
+  EXPECT_EQ(Output({"tokenize", "--tokenizer", "byte", "--input", windows, "--print-ids"}),
+            "97\n98\n");
+  EXPECT_EQ(Output({"tokenize", "--tokenizer", "byte", "--input", "-", "--print-ids"},
+                   {.stdin_path = windows}),
+            "97\n98\n");
   ExpectError({"tokenize", "--tokenizer", "byte", "--input", Write("nil", ""), "--output", prefix},
               2, "");
   ExpectError({"tokenize", "--tokenizer", root_, "--input", input, "--output", prefix}, 2, root_);

@@ -52,12 +52,53 @@ TEST_F(OutputsTest, ARunDoesNotBeginInItsModelsFolder) {
   }
 }
 
+TEST_F(OutputsTest, ARunContinuesWithoutAReaderOfItsOutput) {
+  std::string command = Concat("set -o pipefail; ", kProgram);
+  for (const std::string& a : Train(Path("run"), Path("text.txt"))) command += " '" + a + "'";
+  const Outcome outcome = Run({"-c", command + " | true"}, {.program = "/bin/bash"});
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_TRUE(PathExists(Path("run/model/model.safetensors")));
+}
+
+TEST_F(OutputsTest, WhatIsMadeOfAFolderDoesNotLieInIt) {
+  fs::create_directories(Path("texts"));
+  Write("texts/a.txt", Read(Path("text.txt")));
+  ExpectError(Train(Path("texts/run"), Path("texts")), 2, "lies in the data " + Path("texts"));
+  const auto tokens = [&](const std::string& out) {
+    return Arguments{"tokenize",    "--tokenizer", "byte",   "--input",
+                     Path("texts"), "--output",    Path(out)};
+  };
+  ExpectError(tokens("texts/../texts/new/tokens"), 2, "lies in the data " + Path("texts"));
+  Succeed(tokens("texts/.hidden/tokens"));  // such folders are not read
+  Succeed(tokens("texts.tokens"));
+  Succeed(tokens("texts.tokens"));
+}
+
 TEST_F(OutputsTest, AProfileReplacesNoData) {
   const std::string text = Path("text.txt"), before = Read(text);
   Arguments train = Train(Path("run"), text);
   train.insert(train.end(), {"--profile", Path("./text.txt")});
   ExpectError(train, 2, "would replace the input " + text);
   EXPECT_EQ(Read(text), before);
+}
+
+TEST_F(OutputsTest, NoOutputReplacesAFileOfTheModel) {
+  const auto before = Content(Path("model"));
+  const std::string text = Path("text.txt"), config = Path("model/config.json");
+  ExpectError({"predict", "--model", Path("model"), "--data", text, "--out", config}, 2,
+              config + ": would replace the input");
+  ExpectError(With(Train(Path("run"), text), {"--profile", config}), 2,
+              config + ": would replace the input");
+  Write("model/own.json", "{}");
+  ExpectError(
+      {"tokenize", "--tokenizer", Path("model"), "--input", text, "--output", Path("model/own")}, 2,
+      "own.json: would replace the input");
+  fs::remove(Path("model/own.json"));
+  EXPECT_EQ(Content(Path("model")), before);
+  for (int i = 0; i < 2; ++i) {
+    Succeed({"tokenize", "--tokenizer", Path("model"), "--input", text, "--output",
+             Path("model/tokens")});
+  }
 }
 
 TEST_F(OutputsTest, NamesThatAreNotUtf8WorkOrAreRefused) {
@@ -142,6 +183,22 @@ TEST_F(OutputsTest, ReportReplacesItsOwnPagesAlone) {
   EXPECT_EQ(Read(Path("run/metrics.jsonl")), rows);
   Succeed(page(mine, {"--overwrite"}));
   ExpectError({"report", Path("run"), "--follow", "--overwrite"}, 2, "--overwrite");
+}
+
+// The shell has opened the file: what it held stays, and standard output has the page alone.
+TEST_F(OutputsTest, WhatGoesToStandardOutputIsAppendedAndAlone) {
+  Succeed(Train(Path("run"), Path("text.txt")));
+  Succeed({"report", Path("run"), "--out", Path("page")});
+  Write("all", "mine\n");
+  for (const char* out : {"/dev/stdout", "/dev/fd/1"}) {
+    const std::string command = Concat(kProgram, " report '", Path("run"), "' --out ", out);
+    EXPECT_EQ(Run({"-c", command + " | cat"}, {.program = "/bin/bash"}).out, Read(Path("page")));
+    const Outcome appended =
+        Run({"-c", Concat(command, " >>'", Path("all"), "'")}, {.program = "/bin/bash"});
+    EXPECT_EQ(appended.code, 0) << appended.err;
+    EXPECT_EQ(appended.err, Concat("the report is in ", out, "\n"));
+  }
+  EXPECT_EQ(Read(Path("all")), "mine\n" + Read(Path("page")) + Read(Path("page")));
 }
 
 TEST_F(OutputsTest, FoldersOfModelsAreReplacedOnlyWhenToldSo) {

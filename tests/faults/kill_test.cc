@@ -202,6 +202,8 @@ TEST_F(KillTest, SigtermStopsAndResumes) { CheckStop("SIGTERM", SIGTERM); }
 TEST_F(KillTest, SigintStopsAndResumes) { CheckStop("SIGINT", SIGINT); }
 TEST_F(KillTest, Sigusr1StopsAndResumes) { CheckStop("SIGUSR1", SIGUSR1); }
 
+TEST_F(KillTest, SighupStopsAndResumes) { CheckStop("SIGHUP", SIGHUP); }
+
 TEST_F(KillTest, TheTimeLimitStopsAndResumes) {
   Process run(Train("limited", {"--time-limit", "0.01"}), root_ + "/limited");
   CheckStopped(run, "limited", "the time limit");

@@ -3,12 +3,13 @@
 
 #include <atomic>
 #include <csignal>
+#include <iterator>
 #include <mutex>
 
 namespace tessera::train {
 namespace {
 
-constexpr int kSignals[] = {SIGINT, SIGTERM, SIGUSR1};
+constexpr int kSignals[] = {SIGINT, SIGTERM, SIGUSR1, SIGHUP};
 
 std::atomic<int> first_signal = 0;  // without a lock: a handler writes it
 std::atomic<bool> any_signal = false;
@@ -16,7 +17,7 @@ static_assert(std::atomic<int>::is_always_lock_free && std::atomic<bool>::is_alw
 
 std::mutex mutex;  // of what follows: ranks may be threads
 int living_objects = 0;
-struct sigaction previous[3];
+struct sigaction previous[std::size(kSignals)];
 
 void Remember(int signal) {
   int none = 0;
@@ -37,13 +38,18 @@ StopSignals::StopSignals() {
   action.sa_handler = Remember;
   sigemptyset(&action.sa_mask);
   action.sa_flags = SA_RESTART;
-  for (int i = 0; i < 3; ++i) sigaction(kSignals[i], &action, &previous[i]);
+  for (size_t i = 0; i < std::size(kSignals); ++i) {
+    sigaction(kSignals[i], &action, &previous[i]);
+    // `nohup` lets a run outlive its terminal.
+    const bool ignored = kSignals[i] == SIGHUP && previous[i].sa_handler == SIG_IGN;
+    if (ignored) sigaction(SIGHUP, &previous[i], nullptr);
+  }
 }
 
 StopSignals::~StopSignals() {
   const std::lock_guard<std::mutex> lock(mutex);
   if (--living_objects > 0) return;
-  for (int i = 0; i < 3; ++i) sigaction(kSignals[i], &previous[i], nullptr);
+  for (size_t i = 0; i < std::size(kSignals); ++i) sigaction(kSignals[i], &previous[i], nullptr);
 }
 
 int StopSignals::received() const { return first_signal; }
@@ -51,7 +57,16 @@ int StopSignals::received() const { return first_signal; }
 const std::atomic<bool>* StopSignals::flag() const { return &any_signal; }
 
 std::string StopSignals::Name(int signal) {
-  return signal == SIGINT ? "SIGINT" : signal == SIGTERM ? "SIGTERM" : "SIGUSR1";
+  switch (signal) {
+    case SIGINT:
+      return "SIGINT";
+    case SIGTERM:
+      return "SIGTERM";
+    case SIGHUP:
+      return "SIGHUP";
+    default:
+      return "SIGUSR1";
+  }
 }
 
 }  // namespace tessera::train

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Signals that ask a run to finish its step, save and end: SIGINT, SIGTERM and SIGUSR1.
+// Signals that ask a run to finish its step, save and end: SIGINT, SIGTERM, SIGUSR1, and SIGHUP (a
+// closed terminal) unless it is ignored, as `nohup` does.
 //
 //   StopSignals signals;                    // installs handlers, restores the old ones at the end
 //   if (signals.received() != 0) ...        // the number of the first one

@@ -367,6 +367,18 @@ Status CheckSource(const RunConfig& config) {
 
 }  // namespace
 
+std::vector<std::string> PathsRead(const RunConfig& config) {
+  std::vector<std::string> paths = {config.model, config.tokenizer, config.adapter,
+                                    config.Validation()};
+  for (const DataSource& source : config.Sources()) paths.push_back(source.path);
+  const nlohmann::ordered_json keys = config.ToJson();  // those of the task are there alone
+  for (const char* key : {"target_data", "val_target_data", "reference_model"}) {
+    const auto value = keys.find(key);
+    if (value != keys.end() && value->is_string()) paths.push_back(value->get<std::string>());
+  }
+  return paths;
+}
+
 StatusOr<dist::Mesh> MakeMesh(const RunConfig& config, const dist::Group& world) {
   const dist::Mesh whole(world, {});
   TESSERA_RETURN_IF_ERROR(Agree(whole, config.ValidateFor(world->size())));
@@ -385,9 +397,7 @@ namespace {
 // profile any file that it is named after.
 Status CheckOut(const RunConfig& config) {
   if (!config.profile.empty()) {
-    std::vector<std::string> reads = {config.Validation()};
-    for (const DataSource& source : config.Sources()) reads.push_back(source.path);
-    TESSERA_RETURN_IF_ERROR(RefuseInputs({config.profile}, reads));
+    TESSERA_RETURN_IF_ERROR(RefuseInputs({config.profile}, PathsRead(config)));
   }
   if (FindInvalidUtf8(config.model) != kNoInvalidUtf8) {
     return InvalidArgument("model: '", ReplaceInvalidUtf8(config.model),

@@ -63,6 +63,10 @@ struct OpenedRun {
 // Asked on rank 0 before the model's memory is taken (train/plan/memory_check.h).
 using BeforeModel = std::function<Status(const OpenedRun& run)>;
 
+// The files and folders that a run reads: its data, and what it begins with. No output may be one
+// of them (base/output_files.h). A name that is no path is there, too.
+std::vector<std::string> PathsRead(const RunConfig& config);
+
 // On this rank's `device` (dist::World has it); without one, on what `config.device` names.
 // Collective over the mesh's world; a failure of any rank is every rank's
 // (train/ranks/agreement.h).
