@@ -17,6 +17,7 @@
 #include "core/dtype.h"
 #include "core/thread_pool.h"
 #include "models/open/model_folder.h"
+#include "nlohmann/json.hpp"
 #include "ops/quantized/quantized_matrix.h"
 
 namespace tessera::tools {
@@ -57,15 +58,14 @@ std::pair<std::string, std::string> SplitFlag(const std::string& argument) {
 }
 
 // "=true" or "=false" where a switch is followed by such a word, as scripts for other systems have
-// it: `--bf16 True`.
+// it: `--bf16 True`, `--log_on_each_node 0`.
 std::string SwitchValue(const CLI::Option& option, const std::vector<std::string>& args,
                         size_t* i) {
   if (option.get_items_expected_max() != 0 || *i + 1 == args.size()) return "";
-  const std::string& next = args[*i + 1];
-  const bool on = next == "true" || next == "True", off = next == "false" || next == "False";
-  if (!on && !off) return "";
+  const nlohmann::json truth = Option::FromText(Option::Kind::kBool, args[*i + 1]);
+  if (!truth.is_boolean()) return "";
   ++*i;
-  return on ? "=true" : "=false";
+  return truth == true ? "=true" : "=false";
 }
 
 // Takes the words behind a flag's first value that are values of it, too.

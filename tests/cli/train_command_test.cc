@@ -307,6 +307,18 @@ TEST_F(TrainCommandTest, KeysThatMeanNothingAreRefusedWithTheReason) {
                 "--val-fraction", "0"}));
 }
 
+// As HfArgumentParser reads the word behind a switch: `--log_level_replica error --log_on_each_node
+// 0` is on the Trainer's page.
+TEST_F(TrainCommandTest, AWordBehindASwitchIsItsValue) {
+  const std::string out = Output({"explain", "--log_on_each_node", "0", "--bf16", "yes",
+                                  "--push_to_hub", "no", "--do_eval", "1", "--fp16=F"});
+  for (const char* line :
+       {"log_on_each_node\thonoured\t", "bf16\ttranslated\tautocast\n", "push_to_hub\tno-effect\t",
+        "do_eval\ttranslated\teval_strategy\n", "fp16\tno-effect\t"}) {
+    EXPECT_NE(out.find(line), std::string::npos) << line << "\n" << out;
+  }
+}
+
 // A line for each key, tabs between; what a run refuses is listed like the rest.
 TEST_F(TrainCommandTest, ExplainSaysWhatBecomesOfEachKey) {
   const std::string ds =

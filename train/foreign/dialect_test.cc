@@ -354,12 +354,12 @@ TEST(DialectTest, KeysOfAnEngineHaveNone) {
 
 // As argparse, Python and YAML write values.
 TEST(DialectTest, ValuesAsOthersWriteThem) {
-  for (const char* yes : {"1", "true", "yes", "on", "True"}) {
+  for (const char* yes : {"1", "true", "yes", "on", "True", "TRUE", "t", "Y"}) {
     EXPECT_EQ(Resolved({.flags = {{"out", "o"}, {"bf16", yes}}}).config.autocast, "bfloat16")
         << yes;
     EXPECT_TRUE(Resolved({.flags = {{"out", "o"}, {"drop_last", yes}}}).config.drop_last) << yes;
   }
-  for (const char* no : {"0", "false", "no", "off", "False"}) {
+  for (const char* no : {"0", "false", "no", "off", "False", "FALSE", "f", "N"}) {
     EXPECT_EQ(Resolved({.flags = {{"out", "o"}, {"bf16", no}}}).config.autocast, "") << no;
     EXPECT_FALSE(
         Resolved({.flags = {{"out", "o"}, {"dataloader_drop_last", no}}}).config.drop_last);
