@@ -108,6 +108,15 @@ Status TakeInnerCommand(const std::vector<std::string>& args, size_t* i, const C
   return OkStatus();
 }
 
+// A word in the place of the command that `launch` starts, which other launchers give a script.
+Status NothingToLaunch(const CLI::App& app, const std::string& word) {
+  const bool script = word.ends_with(".py") || word.starts_with("python");
+  return InvalidArgument("`", FullName(app), " launch` starts a command of its own, and '", word,
+                         "' is none", DidYouMean(word, CommandNames(app)),
+                         script ? "; give `train` and its flags in the script's place" : "", " (",
+                         Hint(app), ")");
+}
+
 Status UnknownFlag(const CLI::App& command, const std::string& name) {
   return InvalidArgument("unknown flag '", name, "' of `", FullName(command), "`",
                          DidYouMean(name, FlagNames(command)));
@@ -228,6 +237,7 @@ StatusOr<std::vector<std::string>> NormaliseArguments(const CLI::App& app,
         result.insert(result.end(), args.begin() + static_cast<std::ptrdiff_t>(i), args.end());
         break;
       }
+      if (command->get_name() == "launch") return NothingToLaunch(app, argument);
       named = true;
       result.push_back(argument);
       continue;

@@ -156,6 +156,37 @@ TEST(DialectTest, ADeepSpeedFileBelongsToHuggingFace) {
   EXPECT_EQ(own.lr_schedule, "constant") << "the engine's";
 }
 
+// FlagAI's Trainer makes a schedule and a scaler only without DeepSpeed; the batches and the rows
+// of its log are its own in either case.
+TEST(DialectTest, ADeepSpeedFileBesideFlagAi) {
+  Json ds = {{"train_micro_batch_size_per_gpu", 2},
+             {"gradient_accumulation_steps", 1},
+             {"steps_per_print", 100},
+             {"fp16", {{"enabled", true}}},
+             {"optimizer", {{"type", "Adam"}, {"params", {{"lr", 4e-4}}}}},
+             {"zero_optimization", {{"stage", 3}}}};
+  const auto run = [&](const Json& own) {
+    Json keys = {{"env_type", "deepspeed"}, {"save_dir", "o"}, {"lr", 1e-4}};
+    keys["deepspeed_config"] = Written("flagai_ds.json", ds);
+    keys.update(own);
+    return Resolved({.config = Written("flagai.json", keys)});
+  };
+  const RunConfig config = run({{"batch_size", 1}, {"log_interval", 10}}).config;
+  EXPECT_EQ(config.lr_schedule, "constant");
+  EXPECT_EQ(config.warmup_steps, 0);
+  EXPECT_EQ(config.lr, 4e-4) << "DeepSpeed makes the optimizer";
+  EXPECT_EQ(config.initial_scale, 65536);
+  EXPECT_EQ(config.batch_size, 1);
+  EXPECT_EQ(config.log_interval, 10);
+  const RunConfig file_alone = run(Json::object()).config;
+  EXPECT_EQ(file_alone.batch_size, 2);
+  EXPECT_EQ(file_alone.log_interval, 100);
+  ds["scheduler"] = {{"type", "WarmupLR"}, {"params", {{"warmup_num_steps", 5}}}};
+  const RunConfig scheduled = run(Json::object()).config;
+  EXPECT_EQ(scheduled.warmup_steps, 5);
+  EXPECT_EQ(scheduled.schedule_counting, "tessera") << "DeepSpeed's formula";
+}
+
 TEST(DialectTest, SchedulesOfTransformers) {
   const auto run = [](Json flags) {
     flags["output_dir"] = "o";

@@ -272,6 +272,14 @@ StatusOr<ResolvedRun> ResolveRun(const RunSources& sources) {
     deepspeed.given.defaults->erase("lr_schedule");
     deepspeed.given.defaults->erase("max_steps");
   }
+  if (dialect != nullptr && dialect->name == "flagai" && !named.is_null()) {
+    // Its Trainer makes a schedule and a scaler of its own only without DeepSpeed.
+    Json& defaults = *deepspeed.given.defaults;
+    defaults["warmup_steps"] = 0;
+    defaults["schedule_counting"] = "tessera";
+    const bool scales = run.config.dtype == "float16" || run.config.autocast == "float16";
+    if (scales) defaults["initial_scale"] = 65536;
+  }
   for (const RunLayer* layer : {&flags, &deepspeed, &file}) {
     ApplyDefaults(layer->given.defaults, &run.config);
   }
