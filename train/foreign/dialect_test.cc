@@ -156,6 +156,27 @@ TEST(DialectTest, ADeepSpeedFileBelongsToHuggingFace) {
   EXPECT_EQ(own.lr_schedule, "constant") << "the engine's";
 }
 
+// Where transformers' Trainer would stop.
+TEST(DialectTest, ADeepSpeedFileThatContradictsTheArgumentsIsNamed) {
+  const std::string ds = Written("contradicts.json", {{"train_micro_batch_size_per_gpu", 2},
+                                                      {"gradient_accumulation_steps", 1},
+                                                      {"gradient_clipping", 0.5}});
+  const Json arguments = {
+      {"per_device_train_batch_size", 4}, {"gradient_accumulation_steps", 1}, {"max_grad_norm", 1}};
+  Json flags = arguments;
+  flags["output_dir"] = "o";
+  const std::vector<std::string> of_flags = Resolved({.deepspeed = ds, .flags = flags}).notes;
+  ASSERT_EQ(of_flags.size(), 3u);  // the dialect's, and two
+  EXPECT_EQ(of_flags[1], ds + ": 'train_micro_batch_size_per_gpu' is 2, and "
+                              "'per_device_train_batch_size' of the flags is 4, which counts");
+  const std::string file = Written("arguments.json", arguments);
+  const std::vector<std::string> of_file =
+      Resolved({.config = file, .deepspeed = ds, .flags = {{"output_dir", "o"}}}).notes;
+  ASSERT_EQ(of_file.size(), 3u);
+  EXPECT_EQ(of_file[2], ds + ": 'gradient_clipping' is 0.5, which counts, and 'max_grad_norm' of " +
+                            file + " is 1");
+}
+
 // FlagAI's Trainer makes a schedule and a scaler only without DeepSpeed; the batches and the rows
 // of its log are its own in either case.
 TEST(DialectTest, ADeepSpeedFileBesideFlagAi) {
