@@ -337,6 +337,22 @@ Json PythonNumber(const std::string& text) {
   return value.ok() && value->is_number() ? *value : Json();
 }
 
+// As argparse, transformers' HfArgumentParser and YAML write a switch, in any case; null for any
+// other word.
+Json TruthOfWord(const std::string& text) {
+  std::string word = text;
+  for (char& c : word) {
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  }
+  for (const char* yes : {"1", "on", "t", "true", "y", "yes"}) {
+    if (word == yes) return true;
+  }
+  for (const char* no : {"0", "f", "false", "n", "no", "off"}) {
+    if (word == no) return false;
+  }
+  return Json();
+}
+
 }  // namespace
 
 Json Option::FromText(const std::string& text) const { return FromText(kind, text); }
@@ -344,12 +360,8 @@ Json Option::FromText(const std::string& text) const { return FromText(kind, tex
 Json Option::FromText(Kind kind, const std::string& text) {
   if (kind == Kind::kText || kind == Kind::kTexts) return text;
   if (kind == Kind::kBool) {
-    for (const char* yes : {"1", "on", "yes", "true", "True"}) {
-      if (text == yes) return true;
-    }
-    for (const char* no : {"0", "off", "no", "false", "False"}) {
-      if (text == no) return false;
-    }
+    const Json truth = TruthOfWord(text);
+    if (!truth.is_null()) return truth;
   }
   if (kind == Kind::kNumber || kind == Kind::kInteger) {
     const Json number = PythonNumber(text);

@@ -20,6 +20,7 @@
 #include "core/dtype.h"
 #include "core/thread_pool.h"
 #include "models/open/model_folder.h"
+#include "nlohmann/json.hpp"
 #include "ops/quantized/quantized_matrix.h"
 
 namespace tessera::tools {
@@ -60,15 +61,14 @@ std::pair<std::string, std::string> SplitFlag(const std::string& argument) {
 }
 
 // "=true" or "=false" where a switch is followed by such a word, as scripts for other systems have
-// it: `--bf16 True`.
+// it: `--bf16 True`, `--log_on_each_node 0`.
 std::string SwitchValue(const CLI::Option& option, const std::vector<std::string>& args,
                         size_t* i) {
   if (option.get_items_expected_max() != 0 || *i + 1 == args.size()) return "";
-  const std::string& next = args[*i + 1];
-  const bool on = next == "true" || next == "True", off = next == "false" || next == "False";
-  if (!on && !off) return "";
+  const nlohmann::json truth = Option::FromText(Option::Kind::kBool, args[*i + 1]);
+  if (!truth.is_boolean()) return "";
   ++*i;
-  return on ? "=true" : "=false";
+  return truth == true ? "=true" : "=false";
 }
 
 // Takes the words behind a flag's first value that are values of it, too.
@@ -109,6 +109,15 @@ Status TakeInnerCommand(const std::vector<std::string>& args, size_t* i, const C
   *command = (*command)->get_subcommand(args[*i]);
   result->push_back(args[(*i)++]);
   return OkStatus();
+}
+
+// A word in the place of the command that `launch` starts, which other launchers give a script.
+Status NothingToLaunch(const CLI::App& app, const std::string& word) {
+  const bool script = word.ends_with(".py") || word.starts_with("python");
+  return InvalidArgument("`", FullName(app), " launch` starts a command of its own, and '", word,
+                         "' is none", DidYouMean(word, CommandNames(app)),
+                         script ? "; give `train` and its flags in the script's place" : "", " (",
+                         Hint(app), ")");
 }
 
 Status UnknownFlag(const CLI::App& command, const std::string& name) {
@@ -231,6 +240,7 @@ StatusOr<std::vector<std::string>> NormaliseArguments(const CLI::App& app,
         result.insert(result.end(), args.begin() + static_cast<std::ptrdiff_t>(i), args.end());
         break;
       }
+      if (command->get_name() == "launch") return NothingToLaunch(app, argument);
       named = true;
       result.push_back(argument);
       continue;

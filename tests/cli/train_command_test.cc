@@ -307,6 +307,26 @@ TEST_F(TrainCommandTest, KeysThatMeanNothingAreRefusedWithTheReason) {
                 "--val-fraction", "0"}));
 }
 
+// Other launchers start scripts.
+TEST_F(TrainCommandTest, ALauncherSaysThatItStartsNoScript) {
+  ExpectError({"launch", "--num_gpus", "2", "main.py", "--deepspeed", "ds.json"}, 2,
+              "`tessera launch` starts a command of its own, and 'main.py' is none; give `train` "
+              "and its flags in the script's place (`tessera --help` lists them)");
+  ExpectError({"launch", "trian", "--lr", "1"}, 2, "'trian' is none; did you mean 'train'? (");
+}
+
+// As HfArgumentParser reads the word behind a switch: `--log_level_replica error --log_on_each_node
+// 0` is on the Trainer's page.
+TEST_F(TrainCommandTest, AWordBehindASwitchIsItsValue) {
+  const std::string out = Output({"explain", "--log_on_each_node", "0", "--bf16", "yes",
+                                  "--push_to_hub", "no", "--do_eval", "1", "--fp16=F"});
+  for (const char* line :
+       {"log_on_each_node\thonoured\t", "bf16\ttranslated\tautocast\n", "push_to_hub\tno-effect\t",
+        "do_eval\ttranslated\teval_strategy\n", "fp16\tno-effect\t"}) {
+    EXPECT_NE(out.find(line), std::string::npos) << line << "\n" << out;
+  }
+}
+
 // A line for each key, tabs between; what a run refuses is listed like the rest.
 TEST_F(TrainCommandTest, ExplainSaysWhatBecomesOfEachKey) {
   const std::string ds =
@@ -506,7 +526,8 @@ TEST_F(TrainCommandTest, AnEnvironmentIsWhatItSays) {
   };
   ExpectError(train({"--env_type", "deepspeed"}), 2, "env_type 'zero' needs zero (1, 2 or 3)");
   ExpectError(train({"--env_type", "deepspeed+mpu", "--zero", "1"}), 2, "needs tp above 1");
-  ExpectError(train({"--env_type", "pytorchDDP", "--zero", "1"}), 2, "excludes zero");
+  ExpectError(train({"--env_type", "pytorchDDP", "--zero", "1"}), 2,
+              "env_type 'ddp' excludes zero, which is 1 (a DeepSpeed file may say so)");
   const std::string ds = Write("ds.json", R"({"train_micro_batch_size_per_gpu": 2})");
   Output(train({"--env_type", "deepspeed", "--deepspeed", ds}));
   const auto saved = nlohmann::json::parse(Read(Path("run") + "/config.json"));

@@ -26,7 +26,7 @@ const OptionTable& StepsConfig::Table() {
           .Add("max_steps", &StepsConfig::max_steps, "optimizer steps; wins over `epochs`",
                {.least = 1, .unset = "by `epochs`"})
           .Add("epochs", &StepsConfig::epochs, "passes over the data",
-               {.least = 0, .most = 1e9, .aliases = {{"num_train_epochs", "Hugging Face"}}})
+               {.above = 0, .most = 1e9, .aliases = {{"num_train_epochs", "Hugging Face"}}})
           .Add("batch_size", &StepsConfig::batch_size,
                "rows of one forward pass, on each data-parallel rank",
                {.least = 1,

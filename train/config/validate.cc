@@ -124,12 +124,14 @@ dist::PipelineShape RunConfig::pipeline_shape() const {
 
 // Of `env_type`, which is what FlagAI's four names mean. A DeepSpeed file gives `zero`, too.
 Status RunConfig::CheckEnvironment(int world_size) const {
-  const auto excluded = [&](const char* what) {
+  const auto excluded = [&](std::string_view what) {
     return InvalidArgument("env_type '", env_type, "' excludes ", what);
   };
   const bool has_zero = zero > 0 || given.count("zero") > 0;
   if (env_type == "single" && world_size > 1) return excluded("more than one rank");
-  if (env_type == "ddp" && zero > 0) return excluded("zero");
+  if (env_type == "ddp" && zero > 0) {
+    return excluded(Concat("zero, which is ", zero, " (a DeepSpeed file may say so)"));
+  }
   if ((env_type == "ddp" || env_type == "zero") && tp > 1) return excluded("tp");
   if (env_type == "ddp" && pp > 1) return excluded("pp");
   if (env_type == "zero" || env_type == "zero+tp") {

@@ -156,6 +156,58 @@ TEST(DialectTest, ADeepSpeedFileBelongsToHuggingFace) {
   EXPECT_EQ(own.lr_schedule, "constant") << "the engine's";
 }
 
+// Where transformers' Trainer would stop.
+TEST(DialectTest, ADeepSpeedFileThatContradictsTheArgumentsIsNamed) {
+  const std::string ds = Written("contradicts.json", {{"train_micro_batch_size_per_gpu", 2},
+                                                      {"gradient_accumulation_steps", 1},
+                                                      {"gradient_clipping", 0.5}});
+  const Json arguments = {
+      {"per_device_train_batch_size", 4}, {"gradient_accumulation_steps", 1}, {"max_grad_norm", 1}};
+  Json flags = arguments;
+  flags["output_dir"] = "o";
+  const std::vector<std::string> of_flags = Resolved({.deepspeed = ds, .flags = flags}).notes;
+  ASSERT_EQ(of_flags.size(), 3u);  // the dialect's, and two
+  EXPECT_EQ(of_flags[1], ds + ": 'train_micro_batch_size_per_gpu' is 2, and "
+                              "'per_device_train_batch_size' of the flags is 4, which counts");
+  const std::string file = Written("arguments.json", arguments);
+  const std::vector<std::string> of_file =
+      Resolved({.config = file, .deepspeed = ds, .flags = {{"output_dir", "o"}}}).notes;
+  ASSERT_EQ(of_file.size(), 3u);
+  EXPECT_EQ(of_file[2], ds + ": 'gradient_clipping' is 0.5, which counts, and 'max_grad_norm' of " +
+                            file + " is 1");
+}
+
+// FlagAI's Trainer makes a schedule and a scaler only without DeepSpeed; the batches and the rows
+// of its log are its own in either case.
+TEST(DialectTest, ADeepSpeedFileBesideFlagAi) {
+  Json ds = {{"train_micro_batch_size_per_gpu", 2},
+             {"gradient_accumulation_steps", 1},
+             {"steps_per_print", 100},
+             {"fp16", {{"enabled", true}}},
+             {"optimizer", {{"type", "Adam"}, {"params", {{"lr", 4e-4}}}}},
+             {"zero_optimization", {{"stage", 3}}}};
+  const auto run = [&](const Json& own) {
+    Json keys = {{"env_type", "deepspeed"}, {"save_dir", "o"}, {"lr", 1e-4}};
+    keys["deepspeed_config"] = Written("flagai_ds.json", ds);
+    keys.update(own);
+    return Resolved({.config = Written("flagai.json", keys)});
+  };
+  const RunConfig config = run({{"batch_size", 1}, {"log_interval", 10}}).config;
+  EXPECT_EQ(config.lr_schedule, "constant");
+  EXPECT_EQ(config.warmup_steps, 0);
+  EXPECT_EQ(config.lr, 4e-4) << "DeepSpeed makes the optimizer";
+  EXPECT_EQ(config.initial_scale, 65536);
+  EXPECT_EQ(config.batch_size, 1);
+  EXPECT_EQ(config.log_interval, 10);
+  const RunConfig file_alone = run(Json::object()).config;
+  EXPECT_EQ(file_alone.batch_size, 2);
+  EXPECT_EQ(file_alone.log_interval, 100);
+  ds["scheduler"] = {{"type", "WarmupLR"}, {"params", {{"warmup_num_steps", 5}}}};
+  const RunConfig scheduled = run(Json::object()).config;
+  EXPECT_EQ(scheduled.warmup_steps, 5);
+  EXPECT_EQ(scheduled.schedule_counting, "tessera") << "DeepSpeed's formula";
+}
+
 TEST(DialectTest, SchedulesOfTransformers) {
   const auto run = [](Json flags) {
     flags["output_dir"] = "o";
@@ -354,12 +406,12 @@ TEST(DialectTest, KeysOfAnEngineHaveNone) {
 
 // As argparse, Python and YAML write values.
 TEST(DialectTest, ValuesAsOthersWriteThem) {
-  for (const char* yes : {"1", "true", "yes", "on", "True"}) {
+  for (const char* yes : {"1", "true", "yes", "on", "True", "TRUE", "t", "Y"}) {
     EXPECT_EQ(Resolved({.flags = {{"out", "o"}, {"bf16", yes}}}).config.autocast, "bfloat16")
         << yes;
     EXPECT_TRUE(Resolved({.flags = {{"out", "o"}, {"drop_last", yes}}}).config.drop_last) << yes;
   }
-  for (const char* no : {"0", "false", "no", "off", "False"}) {
+  for (const char* no : {"0", "false", "no", "off", "False", "FALSE", "f", "N"}) {
     EXPECT_EQ(Resolved({.flags = {{"out", "o"}, {"bf16", no}}}).config.autocast, "") << no;
     EXPECT_FALSE(
         Resolved({.flags = {{"out", "o"}, {"dataloader_drop_last", no}}}).config.drop_last);

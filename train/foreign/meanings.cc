@@ -61,12 +61,12 @@ void TakeMegatronsEps(const RunLayers& layers, RunConfig* config) {
   }
 }
 
-// Parameters themselves are in half precision, beside masters in float32, with Megatron-LM, and
-// with DeepSpeed, whose file takes Hugging Face's switches and Accelerate's precision where it says
-// none itself.
+// Parameters themselves are in half precision, beside masters in float32, with Megatron-LM and
+// FlagAI, and with DeepSpeed, whose file takes Hugging Face's switches and Accelerate's precision
+// where it says none itself.
 void TakeHalvesForParameters(const Dialect* dialect, const RunLayers& layers,
                              bool has_deepspeed_file, RunConfig* config) {
-  bool halves = has_deepspeed_file || Speaks(dialect, "megatron");
+  bool halves = has_deepspeed_file || Speaks(dialect, "megatron") || Speaks(dialect, "flagai");
   for (const KeyVerdict& verdict : layers.accelerate->given.verdicts) {
     const bool of_section = verdict.key.starts_with("deepspeed_config.") ||
                             verdict.key.starts_with("megatron_lm_config.");
@@ -100,6 +100,16 @@ void TakeFlagAisCheckpoints(const RunLayers& layers, RunConfig* config) {
     Drop("num_checkpoints", "num_checkpoints",
          "FlagAI's counts what is kept for recomputation; every checkpoint stays", layer, layers,
          config);
+  }
+}
+
+// FlagAI's Trainer makes the batches, counts them and logs, whatever DeepSpeed's file says of
+// these. Flags have won already.
+void TakeFlagAisSteps(const RunLayers& layers, RunConfig* config) {
+  for (const char* key : {"batch_size", "gradient_accumulation_steps", "log_interval"}) {
+    if (!layers.file->Has(key) || !layers.deepspeed->Has(key) || layers.flags->Has(key)) continue;
+    SetRunConfigKey(config, key, (*layers.file->given.keys)[key], key).IgnoreError();
+    layers.deepspeed->Judge({key}, KeyFate::kNoEffect, Concat("FlagAI's Trainer has the ", key));
   }
 }
 
@@ -204,7 +214,10 @@ void FindMeanings(const Dialect* dialect, const RunLayers& layers, bool has_deep
                   RunConfig* config) {
   KeepAdamsValues(dialect, layers, config);
   TakeHalvesForParameters(dialect, layers, has_deepspeed_file, config);
-  if (Speaks(dialect, "flagai")) TakeFlagAisCheckpoints(layers, config);
+  if (Speaks(dialect, "flagai")) {
+    TakeFlagAisCheckpoints(layers, config);
+    TakeFlagAisSteps(layers, config);
+  }
   if (!Speaks(dialect, "megatron")) return;
   TakeMegatronsEps(layers, config);
   TakeMegatronsEventFiles(layers, config);

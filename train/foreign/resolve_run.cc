@@ -213,6 +213,38 @@ void NoteDialect(const Dialect* dialect, const std::vector<RunLayer*>& layers, R
   }
 }
 
+// By which name a layer gave a key of the run.
+std::string NameIn(const RunLayer& layer, const std::string& key) {
+  for (const KeyVerdict& verdict : layer.given.verdicts) {
+    const bool is = verdict.fate == KeyFate::kHonoured     ? verdict.key == key
+                    : verdict.fate == KeyFate::kTranslated ? verdict.reason == key
+                                                           : false;
+    if (is) return verdict.key;
+  }
+  return "";
+}
+
+// Transformers' Trainer refuses a DeepSpeed file that contradicts its arguments: "ds.json:
+// 'gradient_clipping' is 0.5, and 'max_grad_norm' of the flags is 1, which counts".
+void NoteContradictions(const RunLayer& deepspeed, const std::vector<RunLayer*>& others,
+                        const RunLayer& flags, ResolvedRun* run) {
+  for (const auto& [key, value] : deepspeed.given.keys->items()) {
+    const std::string theirs = NameIn(deepspeed, key);
+    for (const RunLayer* layer : others) {
+      const bool of_flags = layer == &flags;
+      if (theirs.empty() || !layer->Has(key) || (*layer->given.keys)[key] == value) continue;
+      if (!of_flags && flags.Has(key)) continue;  // they have the last word
+      const std::string name = NameIn(*layer, key);
+      if (name.empty()) continue;
+      const std::string says = Concat("'", name, "' of ", of_flags ? "the flags" : layer->source,
+                                      " is ", Printed((*layer->given.keys)[key]));
+      const std::string ds = Concat(deepspeed.source, ": '", theirs, "' is ", Printed(value));
+      run->notes.push_back(of_flags ? Concat(ds, ", and ", says, ", which counts")
+                                    : Concat(ds, ", which counts, and ", says));
+    }
+  }
+}
+
 // DeepSpeed's half-precision parameters are what trains, also where the same is asked of autocast.
 void PreferDeepSpeedsDType(const RunLayer& deepspeed, std::vector<RunLayer*> others,
                            RunConfig* config) {
@@ -272,10 +304,21 @@ StatusOr<ResolvedRun> ResolveRun(const RunSources& sources) {
     deepspeed.given.defaults->erase("lr_schedule");
     deepspeed.given.defaults->erase("max_steps");
   }
+  if (dialect != nullptr && dialect->name == "flagai" && !named.is_null()) {
+    // Its Trainer makes a schedule and a scaler of its own only without DeepSpeed.
+    Json& defaults = *deepspeed.given.defaults;
+    defaults["warmup_steps"] = 0;
+    defaults["schedule_counting"] = "tessera";
+    const bool scales = run.config.dtype == "float16" || run.config.autocast == "float16";
+    if (scales) defaults["initial_scale"] = 65536;
+  }
   for (const RunLayer* layer : {&flags, &deepspeed, &file}) {
     ApplyDefaults(layer->given.defaults, &run.config);
   }
   const RunLayers layers = {&file, &accelerate, &deepspeed, &flags};
+  if (dialect != nullptr && dialect->name == "hugging-face") {
+    NoteContradictions(deepspeed, {&file, &accelerate, &flags}, flags, &run);
+  }
   FindMeanings(dialect, layers, !named.is_null(), &run.config);
   if (dialect != nullptr) ApplyDialect(*dialect, &run.config, &run.verdicts);
   for (const RunLayer* layer : {&flags, &file}) {

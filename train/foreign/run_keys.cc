@@ -248,7 +248,7 @@ void TranslateFsdpArguments(ForeignKeys& run) {
     }
     return run.IgnoreSection("fsdp_config", "fsdp is off");
   }
-  std::string strategy = "FULL_SHARD";
+  std::string strategy;
   bool offload = false;
   for (size_t at = 0; at < words.size();) {
     const size_t end = std::min(words.find_first_of(" ,", at), words.size());
@@ -258,6 +258,9 @@ void TranslateFsdpArguments(ForeignKeys& run) {
       offload = true;
     } else if (word == "full_shard" || word == "shard_grad_op" || word == "no_shard" ||
                word == "hybrid_shard" || word == "hybrid_shard_zero2") {
+      if (!strategy.empty() && strategy != word) {
+        return run.Fail("fsdp", Concat("has ", strategy, " and ", word, "; give one of them"));
+      }
       strategy = word;
     } else if (!word.empty() && word != "auto_wrap" && word != "true" && word != "True") {
       return run.Fail("fsdp", Concat("has '", word, "'; it may have full_shard, shard_grad_op or ",
@@ -268,7 +271,7 @@ void TranslateFsdpArguments(ForeignKeys& run) {
     return run.Fail("fsdp",
                     Concat("is ", strategy, ": shards are not replicated over groups of ranks"));
   }
-  TranslateFsdp("fsdp_config", strategy, run);
+  TranslateFsdp("fsdp_config", strategy.empty() ? "FULL_SHARD" : strategy, run);
   const bool cuts = run.keys().value("zero", Json(0)) != 0;
   if (offload && cuts) run.Put("cpu_offload", Json(true));
   if (offload && run.keys()["zero"] == 3) run.Put("offload_parameters", Json(true));
@@ -335,15 +338,35 @@ bool IsSectionName(const std::string& key) {
   });
 }
 
+// Of two names that say how long the warm-up is, the one that counts where the other is there, too,
+// with what a verdict says of the other. Of transformers' and FlagAI's pairs a share counts where
+// the number is 0, its default; FlagAI's number counts otherwise.
+std::map<std::string, std::string> OutdoneWarmups(const Json& given) {
+  const auto has = [&](const char* key) {
+    return given.contains(key) && !IsLeftToRun(given.at(key));
+  };
+  std::map<std::string, std::string> outdone;
+  for (const auto& [share, steps] : {std::pair{"warmup_ratio", "warmup_steps"},
+                                     {"warm_up", "warm_up_iters"},
+                                     {"warmup", "warm_up_iters"}}) {
+    if (!has(share) || !has(steps)) continue;
+    if (Plain(given.at(steps)) == 0) {
+      outdone[steps] = Concat(share, " says how long");
+    } else if (std::string(steps) == "warm_up_iters") {
+      outdone[share] = Concat(steps, " says how long");
+    }
+  }
+  return outdone;
+}
+
 // Keys of our own, by their own names: their declarations check them, and no table translates them.
 // The rest of `given` is left in *foreign.
 Translation TakeOwnKeys(const Json& given, const ForeignKeys::Namer& name_of, Json* foreign) {
   Translation own;
-  // Of transformers' two, a share counts where the number is 0, its default.
-  const bool has_share = given.contains("warmup_ratio") && !IsLeftToRun(given.at("warmup_ratio"));
+  const std::map<std::string, std::string> outdone = OutdoneWarmups(given);
   for (const auto& [key, given_value] : given.items()) {
-    if (has_share && key == "warmup_steps" && Plain(given_value) == 0) {
-      own.verdicts.push_back({key, KeyFate::kNoEffect, "warmup_ratio says how long", {}});
+    if (const auto other = outdone.find(key); other != outdone.end()) {
+      own.verdicts.push_back({key, KeyFate::kNoEffect, other->second, {}});
       continue;
     }
     const Option* const option = FindRunConfigKey(key);
@@ -429,11 +452,12 @@ ForeignKey WhereTrue(std::string name, std::string ours, Json keys) {
 
 ForeignKey WarmupShare(std::string name) {
   return Becomes(std::move(name), "warmup_steps", [](const Json& value) -> StatusOr<Json> {
-    if (!value.is_number() || value.get<double>() < 0 || value.get<double>() >= 1) {
+    const Json share = Plain(value);
+    if (!share.is_number() || share.get<double>() < 0 || share.get<double>() >= 1) {
       return InvalidArgument("must be a share of all steps, at least 0 and below 1, not ",
                              Printed(value));
     }
-    return value.get<double>() == 0 ? Json() : Json{{"warmup_steps", value}};
+    return share.get<double>() == 0 ? Json() : Json{{"warmup_steps", share}};
   });
 }
 

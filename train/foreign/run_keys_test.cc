@@ -47,6 +47,9 @@ TEST(RunKeysTest, ArgumentsOfTheTrainer) {
         {"fsdp_config", {{"version", 2}, {"reshard_after_forward", "SHARD_GRAD_OP"}}}},
        {{"zero", 2}}},
       {{{"warmup_ratio", 0.25}, {"warmup_steps", 0}}, {{"warmup_steps", 0.25}}},
+      {{{"warmup_ratio", "0.25"}}, {{"warmup_steps", 0.25}}},
+      {{{"warm_up", 0.25}, {"warm_up_iters", 0}}, {{"warmup_steps", 0.25}}},
+      {{{"warm_up", 0.25}, {"warm_up_iters", 7}}, {{"warmup_steps", 7.0}}},
   };
   for (const Case& c : cases) {
     Json flags = {{"output_dir", "o"}};
@@ -143,6 +146,8 @@ TEST(RunKeysTest, WhatIsRefused) {
        "must have num_decay_steps"},
       {{{"use_peft", true}, {"use_rslora", true}, {"use_dora", true}},
        "use_dora and 'use_rslora' are one key (adapter)"},
+      {{{"fsdp", "full_shard no_shard"}}, "fsdp has full_shard and no_shard; give one of them"},
+      {{{"num_train_epochs", 0}}, "num_train_epochs must be above 0, not 0"},
       {{{"use_peft", true}, {"adapter", "dora"}}, "use_peft and 'adapter' are one key (adapter)"},
       {{{"use_peft", true}, {"lora_target_modules", {"q_proj", 1}}}, "must be a string"},
       {{{"loss_type", {"sigmoid", "bco_pair"}}}, "preference has DPO's sigmoid loss"},
@@ -373,6 +378,8 @@ TEST(RunKeysTest, WhatFlagAiAndColossalAiMean) {
   const std::pair<Json, Json> cases[] = {
       {{{"env_type", "pytorch"}, {"save_dir", "o"}, {"num_checkpoints", 1}},
        {{"num_checkpoints", 0}}},
+      {{{"env_type", "pytorch"}, {"save_dir", "o"}, {"fp16", true}},
+       {{"dtype", "float16"}, {"autocast", ""}, {"initial_scale", 4294967296.0}}},
       {{{"env_type", "pytorch"}, {"save_dir", "o"}, {"lora", true}},
        {{"lora_r", 8}, {"lora_alpha", 16.0}, {"lora_dropout", 0.05}}},
       {{{"optimizer", {{"type", "SGD"}, {"lr", 0.01}}}, {"BATCH_SIZE", 2}, {"NUM_EPOCHS", 1}},
