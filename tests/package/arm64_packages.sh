@@ -20,7 +20,7 @@ done
 
 for package in "$prefix"/packages/*.deb; do
   [ "$(dpkg-deb -f "$package" Architecture)" = arm64 ] || fail "the architecture of $package"
-  if dpkg-deb -f "$package" Depends | grep -E ':|cross'; then fail "Depends of $package"; fi
+  if dpkg-deb -f "$package" Depends | grep -E ':arm64|cross'; then fail "Depends of $package"; fi
   dpkg-deb -x "$package" root
 done
 dpkg-deb -f "$prefix"/packages/libtessera0_*.deb Depends | tee depends
