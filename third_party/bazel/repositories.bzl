@@ -31,6 +31,22 @@ _folder_repository = repository_rule(
     local = True,
 )
 
+def _openmpi_headers_impl(context):
+    machine = context.execute(["uname", "-m"]).stdout.strip()
+    headers = context.path("/usr/lib/%s-linux-gnu/openmpi/include" % machine)
+    if not headers.exists:
+        fail("%s is missing; install libopenmpi-dev (tools/install_packages)" % headers)
+    context.file("WORKSPACE")
+    context.symlink(context.attr.build_file, "BUILD.bazel")
+    context.symlink(headers, "include")
+
+# Debian has them in a folder for each kind of processor.
+_openmpi_headers = repository_rule(
+    implementation = _openmpi_headers_impl,
+    attrs = {"build_file": attr.label(allow_single_file = True, mandatory = True)},
+    local = True,
+)
+
 def _declare(rule, name, **kwargs):
     if native.existing_rule(name) == None:
         rule(name = name, **kwargs)
@@ -73,10 +89,9 @@ def tessera_repositories():
         path = "/usr/include/libxml2",
     )
     _declare(
-        native.new_local_repository,
+        _openmpi_headers,
         "system_openmpi",
-        build_file = str(Label("//third_party:openmpi.BUILD")),
-        path = "/usr/lib/x86_64-linux-gnu/openmpi",
+        build_file = Label("//third_party:openmpi.BUILD"),
     )
     _declare(
         native.new_local_repository,
