@@ -144,7 +144,7 @@ Status ReadRank(const std::string& path, int64_t rank, RankSteps* steps) {
 
 // The ranks of a step that all of them have written; none: some have not. A run that was continued
 // on fewer ranks has the old rows of the others, too.
-std::vector<RankStep> WholeStep(std::map<int64_t, RankStep> ranks) {
+std::vector<RankStep> StepOfAllRanks(std::map<int64_t, RankStep> ranks) {
   std::vector<RankStep> whole;
   for (auto& [rank, step] : ranks) {
     if (rank != std::ssize(whole)) return {};
@@ -170,7 +170,7 @@ StatusOr<Run> ReadRun(const std::string& path) {
       return NotFound(DigestFile(path, files), ": no such file; step ", step, " had ", all,
                       " ranks");
     }
-    std::vector<RankStep> whole = WholeStep(std::move(ranks));
+    std::vector<RankStep> whole = StepOfAllRanks(std::move(ranks));
     if (!whole.empty()) run.steps[step] = std::move(whole);
   }
   return run;
