@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A directory of a command's own, gone with it.
+// A directory of a command's own, gone with it, also where SIGINT, SIGTERM or SIGHUP ends the
+// command.
 #ifndef TESSERA_TOOLS_SCRATCH_DIRECTORY_H_
 #define TESSERA_TOOLS_SCRATCH_DIRECTORY_H_
 
@@ -27,16 +28,24 @@ class ScratchDirectory {
     path_ = JoinPath(base, "tessera-XXXXXX");
     TESSERA_CHECK(mkdtemp(path_.data()) != nullptr, "a folder for temporary files", base, ": ",
                   std::strerror(errno));
+    RemoveOnSignal(path_);
   }
   // At a path, for what is large.
   explicit ScratchDirectory(std::string path) : path_(std::move(path)) {}
-  ~ScratchDirectory() { RemoveAll(path_).IgnoreError(); }
+  ~ScratchDirectory() {
+    RemoveAll(path_).IgnoreError();
+    ForgetOnSignal(path_);
+  }
   ScratchDirectory(const ScratchDirectory&) = delete;
   ScratchDirectory& operator=(const ScratchDirectory&) = delete;
 
   const std::string& path() const { return path_; }
 
  private:
+  // Of one directory at a time; signals that somebody handles or ignores are left alone.
+  static void RemoveOnSignal(const std::string& path);
+  static void ForgetOnSignal(const std::string& path);
+
   std::string path_;
 };
 

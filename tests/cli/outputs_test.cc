@@ -2,6 +2,7 @@
 // What commands write over, and what they leave alone: files of others, inputs, names that JSON
 // cannot hold, leftovers of killed processes.
 #include <cmath>
+#include <csignal>
 #include <map>
 
 #include "core/safetensors.h"
@@ -274,6 +275,14 @@ TEST_F(OutputsTest, AFolderForTemporaryFilesIsNewAndGoesAgain) {
   const Surroundings there = {.environment = {{"TMPDIR", Path("tmp")}}};
   const Outcome outcome = Run({"plan", "gpt-tiny", "--seq-len", "8"}, there);
   EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_TRUE(fs::is_empty(Path("tmp")));
+  // Ended as soon as it has made the folder.
+  const std::string command =
+      Concat("TMPDIR='", Path("tmp"), "' ", kProgram, " eval '", Path("model"), "' --data '",
+             Path("text.txt"), "' --seq-len 4 --batch-size 1 & while [ -z \"$(ls '", Path("tmp"),
+             "')\" ] && kill -0 $!; do :; done; kill -TERM $!; wait $!");
+  const int code = Run({"-c", command}, {.program = "/bin/bash"}).code;
+  EXPECT_TRUE(code == 128 + SIGTERM || code == 0) << code;  // 0: it was faster
   EXPECT_TRUE(fs::is_empty(Path("tmp")));
   ExpectError({"plan", "gpt-tiny"}, 1, "a folder for temporary files: " + Path("none") + ": ",
               {.environment = {{"TMPDIR", Path("none")}}});
