@@ -238,8 +238,11 @@ Status RunDiff(const DiffFlags& flags) {
     if (IsModelDump(tensors)) return DiffDump(tensors, *model, flags.tolerance);
   }
   const double tolerance = flags.tolerance.value_or(0);
-  TESSERA_ASSIGN_OR_RETURN(const NamedTensors a, NamedTensors::Open(flags.a));
-  TESSERA_ASSIGN_OR_RETURN(const NamedTensors b, NamedTensors::Open(flags.b));
+  TESSERA_ASSIGN_OR_RETURN(NamedTensors a, NamedTensors::Open(flags.a));
+  TESSERA_ASSIGN_OR_RETURN(NamedTensors b, NamedTensors::Open(flags.b));
+  // Beside a model a checkpoint is one, too.
+  if (a.is_checkpoint() && !b.is_checkpoint()) a = a.WeightsOfModel();
+  if (b.is_checkpoint() && !a.is_checkpoint()) b = b.WeightsOfModel();
   const std::set<std::string> in_b(b.names().begin(), b.names().end());
   const std::set<std::string> in_a(a.names().begin(), a.names().end());
   std::string first;

@@ -15,6 +15,11 @@
 #include "models/hub/weight_files.h"
 
 namespace tessera::tools {
+namespace {
+
+constexpr std::string_view kModel = "model.";  // before the name of a weight in a checkpoint
+
+}  // namespace
 
 bool BeginsAsWeights(const std::string& path) {
   if (path.ends_with(".tensors.json")) return true;
@@ -68,12 +73,23 @@ StatusOr<NamedTensors> NamedTensors::Open(const std::string& path) {
     }
     TESSERA_RETURN_IF_ERROR(checkpoint.Load(wanted));
     tensors.path_ = folder;
+    tensors.is_checkpoint_ = true;
     tensors.read_ = [loaded](const std::string& name) -> StatusOr<Tensor> {
       return loaded->at(name);
     };
   }
   std::sort(tensors.names_.begin(), tensors.names_.end());
   return tensors;
+}
+
+NamedTensors NamedTensors::WeightsOfModel() const {
+  NamedTensors weights;
+  weights.path_ = path_;
+  for (const std::string& name : names_) {
+    if (name.starts_with(kModel)) weights.names_.push_back(name.substr(kModel.size()));
+  }
+  weights.read_ = [read = read_](const std::string& name) { return read(Concat(kModel, name)); };
+  return weights;
 }
 
 }  // namespace tessera::tools

@@ -29,12 +29,17 @@ class NamedTensors {
 
   const std::string& path() const { return path_; }
   const std::vector<std::string>& names() const { return names_; }  // sorted
+  // Whether a run wrote it, so that it holds more than weights.
+  bool is_checkpoint() const { return is_checkpoint_; }
+  // A checkpoint's weights alone, by the names that they have in a model's folder.
+  NamedTensors WeightsOfModel() const;
   // On the CPU, in its own dtype. Of a name that is there.
   StatusOr<Tensor> Read(const std::string& name) const { return read_(name); }
 
  private:
   std::string path_;
   std::vector<std::string> names_;
+  bool is_checkpoint_ = false;
   std::function<StatusOr<Tensor>(const std::string& name)> read_;
 };
 

@@ -398,6 +398,12 @@ TEST_F(DebuggingTest, FilesAndCheckpointsPartAtAnElement) {
   Output(Train("two", {"--lr", "2e-3"}));
   EXPECT_NE(Difference({"diff", Path("one"), Path("two")}).find(": element ["), std::string::npos);
   EXPECT_EQ(Output({"diff", Path("one") + "/checkpoint-3", Path("one")}).find("the same "), 0u);
+  // The weights of a checkpoint have a model's names, beside states of the optimizer.
+  EXPECT_EQ(Output({"diff", Path("one"), Path("one") + "/model"}).find("the same "), 0u);
+  EXPECT_EQ(Output({"diff", Path("one") + "/model", Path("one")}).find("the same "), 0u);
+  const std::string other = Difference({"diff", Path("one") + "/model", Path("two")});
+  EXPECT_EQ(other.find("transformer."), 0u) << other;
+  EXPECT_NE(other.find(" in " + Path("two") + "/checkpoint-3; "), std::string::npos) << other;
   EXPECT_NE(Difference({"diff", Path("one") + "/model", Path("two") + "/model"}).find("element ["),
             std::string::npos);
   ExpectError({"diff", a, Path("absent")}, 2, "absent: no such file or directory");
