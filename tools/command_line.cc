@@ -64,10 +64,12 @@ std::pair<std::string, std::string> SplitFlag(const std::string& argument) {
 // it: `--bf16 True`, `--log_on_each_node 0`.
 std::string SwitchValue(const CLI::Option& option, const std::vector<std::string>& args,
                         size_t* i) {
-  if (option.get_items_expected_max() != 0 || *i + 1 == args.size()) return "";
-  const nlohmann::json truth = Option::FromText(Option::Kind::kBool, args[*i + 1]);
+  if (option.get_items_expected_max() > 1 || *i + 1 == args.size()) return "";
+  const std::string& next = args[*i + 1];
+  const nlohmann::json truth = Option::FromText(Option::Kind::kBool, next);
   if (!truth.is_boolean()) return "";
   ++*i;
+  if (option.get_items_expected_max() == 1) return "=" + next;  // reads its value itself
   return truth == true ? "=true" : "=false";
 }
 

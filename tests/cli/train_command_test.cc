@@ -313,6 +313,7 @@ TEST_F(TrainCommandTest, ALauncherSaysThatItStartsNoScript) {
               "`tessera launch` starts a command of its own, and 'main.py' is none; give `train` "
               "and its flags in the script's place (`tessera --help` lists them)");
   ExpectError({"launch", "trian", "--lr", "1"}, 2, "'trian' is none; did you mean 'train'? (");
+  ExpectError({"launch", "--use_fsdp", "true", "main.py"}, 2, "'main.py' is none");
 }
 
 // As HfArgumentParser reads the word behind a switch: `--log_level_replica error --log_on_each_node

@@ -48,6 +48,7 @@ TEST(RunKeysTest, ArgumentsOfTheTrainer) {
        {{"zero", 2}}},
       {{{"warmup_ratio", 0.25}, {"warmup_steps", 0}}, {{"warmup_steps", 0.25}}},
       {{{"warmup_ratio", "0.25"}}, {{"warmup_steps", 0.25}}},
+      {{{"label_names", Json::array({"labels"})}}, {{"seed", 42}}},
       {{{"warm_up", 0.25}, {"warm_up_iters", 0}}, {{"warmup_steps", 0.25}}},
       {{{"warm_up", 0.25}, {"warm_up_iters", 7}}, {{"warmup_steps", 7.0}}},
   };
@@ -379,7 +380,7 @@ TEST(RunKeysTest, WhatFlagAiAndColossalAiMean) {
       {{{"env_type", "pytorch"}, {"save_dir", "o"}, {"num_checkpoints", 1}},
        {{"num_checkpoints", 0}}},
       {{{"env_type", "pytorch"}, {"save_dir", "o"}, {"fp16", true}},
-       {{"dtype", "float16"}, {"autocast", ""}, {"initial_scale", 4294967296.0}}},
+       {{"dtype", "float16"}, {"autocast", nullptr}, {"initial_scale", 4294967296.0}}},
       {{{"env_type", "pytorch"}, {"save_dir", "o"}, {"lora", true}},
        {{"lora_r", 8}, {"lora_alpha", 16.0}, {"lora_dropout", 0.05}}},
       {{{"optimizer", {{"type", "SGD"}, {"lr", 0.01}}}, {"BATCH_SIZE", 2}, {"NUM_EPOCHS", 1}},
