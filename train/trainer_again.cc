@@ -82,6 +82,9 @@ StatusOr<std::optional<BadStep>> Trainer::Run::Replay(int64_t step, models::Bund
   TESSERA_RETURN_IF_ERROR(PrepareSteps());
   TESSERA_RETURN_IF_ERROR(MakeEngine());
   const std::string path = JoinPath(config_.out, kBadStep);
+  if (!PathExists(path)) {
+    return NotFound(path, ": no such directory; a run that had made the step's update keeps none");
+  }
   TESSERA_ASSIGN_OR_RETURN(const dist::Checkpoint before, checkpoints_.Open(path, log_));
   if (before.step() + 1 != step) {
     return InvalidArgument(path, ": holds what step ", before.step() + 1, " began with, not step ",

@@ -177,10 +177,10 @@ Status Trainer::Run::SaveBadStep() const {
 // What a person, or a program, looks at: `<out>/bad_step.json`, and the samples' texts.
 Status Trainer::Run::TellBadStep(const std::string& what, const BadStep& bad) {
   WarnOfSamples(bad.samples);
-  if (!loop_->applied()) {  // else the weights are those of after
-    const Status saved = Agree(mesh_, SaveBadStep());
-    if (!saved.ok()) log_.Warning("the step cannot be replayed: " + Message(saved));
-  }
+  // After an update the weights are those of after.
+  const Status saved =
+      loop_->applied() ? InvalidArgument("its update has been made") : Agree(mesh_, SaveBadStep());
+  if (!saved.ok()) log_.Warning("the step cannot be replayed: " + Message(saved));
   if (!mesh_.prints()) return OkStatus();
   nlohmann::ordered_json json = {
       {"step", state_.step}, {"message", what}, {"data_ranks", mesh_.data_ranks()}};

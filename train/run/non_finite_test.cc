@@ -288,7 +288,13 @@ TEST_F(NonFiniteTest, WithoutClippingTheOperationIsNamedWhereItIsLookedFor) {
     RunConfig config = Config(Concat("run_", checks));
     config.max_grad_norm = 0;
     config.check_finite = checks;
-    const std::string message = Message(Run(config, 6, kNan).status);
+    const Outcome outcome = Run(config, 6, kNan);
+    const std::string message = Message(outcome.status);
+    EXPECT_EQ(
+        outcome.output.find("warning: the step cannot be replayed: its update has been made") !=
+            std::string::npos,
+        checks)
+        << outcome.output;
     EXPECT_NE(
         message.find(checks ? "result 0 of 'affine'" : "check_finite would name the operation"),
         std::string::npos)
