@@ -49,8 +49,11 @@ void TranslateBatch(ForeignKeys& ds, int64_t ranks, const RunBatch& run) {
   }
   // DeepSpeed's own accumulation is 1 where nothing is said; "auto" is the run's.
   if (micro && !steps && !ds.Has("gradient_accumulation_steps")) steps = 1;
-  ds.Put("batch_size", micro);
-  ds.Put("gradient_accumulation_steps", steps);
+  // What the file itself says is its value, beside which flags have theirs.
+  const std::optional<int64_t> own_micro = ds.Integer("train_micro_batch_size_per_gpu", 1);
+  const std::optional<int64_t> own_steps = ds.Integer("gradient_accumulation_steps", 1);
+  ds.Put("batch_size", own_micro ? own_micro : micro);
+  ds.Put("gradient_accumulation_steps", own_steps ? own_steps : steps);
 }
 
 // --- Number formats ------------------------------------------------------------------------------

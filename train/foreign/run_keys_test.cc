@@ -148,7 +148,7 @@ TEST(RunKeysTest, WhatIsRefused) {
       {{{"use_peft", true}, {"use_rslora", true}, {"use_dora", true}},
        "use_dora and 'use_rslora' are one key (adapter)"},
       {{{"fsdp", "full_shard no_shard"}}, "fsdp has full_shard and no_shard; give one of them"},
-      {{{"num_train_epochs", 0}}, "--num-train-epochs must be above 0, not 0"},
+      {{{"num_train_epochs", 0}}, "must be above 0, not 0"},
       {{{"use_peft", true}, {"adapter", "dora"}}, "use_peft and 'adapter' are one key (adapter)"},
       {{{"use_peft", true}, {"lora_target_modules", {"q_proj", 1}}}, "must be a string"},
       {{{"loss_type", {"sigmoid", "bco_pair"}}}, "preference has DPO's sigmoid loss"},
