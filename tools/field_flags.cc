@@ -70,7 +70,8 @@ std::string TypeName(const Option& key) {
   }
 }
 
-// What a script gives whose variable is not set: not what is meant by a flag that is left out.
+// An empty path comes from a script whose variable is not set. It names no file, and it does not
+// mean the same as leaving out the flag.
 bool IsEmptyPath(const Option& option, const nlohmann::json& value) {
   const std::string& type = option.notes.type;
   if (type != "FILE" && type != "DIR" && type != "PREFIX") return false;

@@ -186,9 +186,8 @@ void AddTrainCommand(CLI::App& app, CommandState& state) {
   command->footer(
       "Example:\n"
       "  tessera train gpt-tiny --data book.txt --out runs/book --max-steps 500 --lr 1e-3\n"
-      "SIGINT, SIGTERM, SIGHUP, SIGUSR1 and --time-limit finish the step, save and exit with 0; "
-      "the\n"
-      "same command with --resume continues it, bit for bit as if it had not been stopped.");
+      "SIGINT, SIGTERM, SIGHUP, SIGUSR1 and --time-limit finish the step, save and exit with 0;\n"
+      "the same command with --resume continues it, bit for bit as if it had not been stopped.");
   command->callback([command, flags, &state] {
     state.run = [command, flags, &state] { return RunTrain(*command, *flags, state); };
   });
