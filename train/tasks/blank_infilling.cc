@@ -26,7 +26,7 @@ struct BlankOptions : RunningTextOptions {
   }
 };
 
-int Fit(const RunConfig&, const models::Architecture*) { return 2; }
+int FitBlankInfilling(const RunConfig&, const models::Architecture*) { return 2; }
 
 // Tokens after which a sentence is over, in Latin and in Chinese punctuation.
 std::vector<bool> EndsSentence(const data::Tokenizer& tokenizer) {
@@ -49,7 +49,7 @@ bool PromptsStandBetweenClsAndEos(const data::Tokenizer& tokenizer) {
          row->items[2].id == tokenizer.eos_id();
 }
 
-StatusOr<TaskData> Open(const TaskInput& input) {
+StatusOr<TaskData> OpenBlankInfilling(const TaskInput& input) {
   const RunConfig& config = input.config;
   TESSERA_ASSIGN_OR_RETURN(const data::Tokenizer* const tokenizer, input.NeedTokenizer());
   TESSERA_ASSIGN_OR_RETURN(const auto keys, config.Part<BlankOptions>());
@@ -85,14 +85,15 @@ StatusOr<TaskData> Open(const TaskInput& input) {
   return data;
 }
 
-const TaskKind kTask = {.name = "blank_infilling",
-                        .help = "running text with blanks, and what fills them word by word",
-                        .capability = models::Capability::kBlanks,
-                        .fit = Fit,
-                        .options = &BlankOptions::Table(),
-                        .open = Open,
-                        .tokenizer_text = RunningTokenizerText};
-const TaskRegistration registration(&kTask);
+const TaskKind kBlankInfilling = {
+    .name = "blank_infilling",
+    .help = "running text with blanks, and what fills them word by word",
+    .capability = models::Capability::kBlanks,
+    .fit = FitBlankInfilling,
+    .options = &BlankOptions::Table(),
+    .open = OpenBlankInfilling,
+    .tokenizer_text = RunningTokenizerText};
+const TaskRegistration registered_blank_infilling(&kBlankInfilling);
 
 }  // namespace
 }  // namespace tessera::train

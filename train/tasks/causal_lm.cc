@@ -20,9 +20,9 @@ struct CausalLmOptions : PackingOptions {
   }
 };
 
-int Fit(const RunConfig&, const models::Architecture*) { return 1; }
+int FitCausalLm(const RunConfig&, const models::Architecture*) { return 1; }
 
-StatusOr<TaskData> Open(const TaskInput& input) {
+StatusOr<TaskData> OpenCausalLm(const TaskInput& input) {
   const int64_t seq_len = input.SeqLen(0);
   if (seq_len == 0) return InvalidArgument("this model has no seq_len of its own; give one");
   TESSERA_ASSIGN_OR_RETURN(const auto options, input.config.Part<CausalLmOptions>());
@@ -42,14 +42,14 @@ StatusOr<TaskData> Open(const TaskInput& input) {
   return data;
 }
 
-const TaskKind kTask = {.name = "causal_lm",
-                        .help = "running text, every token predicted from those before it",
-                        .capability = models::Capability::kNextToken,
-                        .fit = Fit,
-                        .options = &CausalLmOptions::Table(),
-                        .open = Open,
-                        .tokenizer_text = RunningTokenizerText};
-const TaskRegistration registration(&kTask);
+const TaskKind kCausalLm = {.name = "causal_lm",
+                            .help = "running text, every token predicted from those before it",
+                            .capability = models::Capability::kNextToken,
+                            .fit = FitCausalLm,
+                            .options = &CausalLmOptions::Table(),
+                            .open = OpenCausalLm,
+                            .tokenizer_text = RunningTokenizerText};
+const TaskRegistration registered_causal_lm(&kCausalLm);
 
 }  // namespace
 }  // namespace tessera::train

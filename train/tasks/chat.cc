@@ -53,7 +53,7 @@ struct ChatOptions : WritingOptions {
   }
 };
 
-int Fit(const RunConfig&, const models::Architecture*) { return 0; }
+int FitChat(const RunConfig&, const models::Architecture*) { return 0; }
 
 // The most tokens of a conversation. Where answers are written, there is room for them behind it.
 StatusOr<int64_t> MostTokens(const TaskInput& input, const ChatOptions& keys, bool writes) {
@@ -95,7 +95,7 @@ void WarnOf(const ChatDataset& chats, const std::string& path, TaskData* data) {
   }
 }
 
-StatusOr<TaskData> Open(const TaskInput& input) {
+StatusOr<TaskData> OpenChat(const TaskInput& input) {
   const RunConfig& config = input.config;
   TESSERA_ASSIGN_OR_RETURN(const auto keys, config.Part<ChatOptions>());
   TESSERA_ASSIGN_OR_RETURN(const data::Tokenizer* const tokenizer, input.NeedTokenizer());
@@ -147,14 +147,14 @@ StatusOr<TaskData> Open(const TaskInput& input) {
   return data;
 }
 
-const TaskKind kTask = {.name = "chat",
+const TaskKind kChat = {.name = "chat",
                         .help = "conversations; every token that the assistant wrote is predicted",
                         .capability = models::Capability::kNextToken,
-                        .fit = Fit,
+                        .fit = FitChat,
                         .options = &ChatOptions::Table(),
-                        .open = Open,
+                        .open = OpenChat,
                         .predicts = true};
-const TaskRegistration registration(&kTask);
+const TaskRegistration registered_chat(&kChat);
 
 }  // namespace
 }  // namespace tessera::train

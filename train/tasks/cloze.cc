@@ -40,7 +40,7 @@ struct ClozeOptions : TableOptions {
   }
 };
 
-int Fit(const RunConfig& config, const models::Architecture*) {
+int FitCloze(const RunConfig& config, const models::Architecture*) {
   return data::HasHeader(config.Sources()[0].path) ? 3 : 1;
 }
 
@@ -177,7 +177,7 @@ StatusOr<std::shared_ptr<ClozeDataset>> MakeDataset(
   return data;
 }
 
-StatusOr<TaskData> Open(const TaskInput& input) {
+StatusOr<TaskData> OpenCloze(const TaskInput& input) {
   const RunConfig& config = input.config;
   TESSERA_ASSIGN_OR_RETURN(const data::Tokenizer* const tokenizer, input.NeedTokenizer());
   const TextFormatPtr format = input.shape.text_format();
@@ -233,14 +233,14 @@ StatusOr<TaskData> Open(const TaskInput& input) {
   return task;
 }
 
-const TaskKind kTask = {.name = "cloze",
-                        .help = "texts with labels, whose words fill a blank",
-                        .capability = models::Capability::kChoices,
-                        .fit = Fit,
-                        .options = &ClozeOptions::Table(),
-                        .open = Open,
-                        .predicts = true};
-const TaskRegistration registration(&kTask);
+const TaskKind kCloze = {.name = "cloze",
+                         .help = "texts with labels, whose words fill a blank",
+                         .capability = models::Capability::kChoices,
+                         .fit = FitCloze,
+                         .options = &ClozeOptions::Table(),
+                         .open = OpenCloze,
+                         .predicts = true};
+const TaskRegistration registered_cloze(&kCloze);
 
 }  // namespace
 }  // namespace tessera::train

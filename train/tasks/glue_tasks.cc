@@ -51,15 +51,12 @@ const std::vector<GlueTask>& GlueTasks() {
   return *tasks;
 }
 
-bool Has(const std::vector<std::string>& names, const std::string& name) {
-  return std::find(names.begin(), names.end(), name) != names.end();
-}
-
 // The first of `pairs` that the table has.
 const std::pair<std::string, std::string>* FindTexts(const Texts& pairs,
                                                      const std::vector<std::string>& columns) {
   const auto found = std::find_if(pairs.begin(), pairs.end(), [&](const auto& pair) {
-    return Has(columns, pair.first) && (pair.second.empty() || Has(columns, pair.second));
+    return HasColumn(columns, pair.first) &&
+           (pair.second.empty() || HasColumn(columns, pair.second));
   });
   return found == pairs.end() ? nullptr : &*found;
 }
@@ -100,13 +97,17 @@ const GlueTask* FindGlueTask(const std::string& name) {
   return found == GlueTasks().end() ? nullptr : &*found;
 }
 
+bool HasColumn(const std::vector<std::string>& columns, const std::string& name) {
+  return std::find(columns.begin(), columns.end(), name) != columns.end();
+}
+
 Status ChooseColumns(const std::string& path, const GlueTask* task, TableOptions* keys) {
   if (!keys->text_column.empty() && !keys->label_columns.empty()) return OkStatus();
   TESSERA_ASSIGN_OR_RETURN(const std::vector<std::string> columns, data::ColumnsOf(path));
   if (keys->label_columns.empty()) {
     keys->label_columns = "label";
     for (const std::string& name : task == nullptr ? std::vector<std::string>() : task->labels) {
-      if (!Has(columns, name)) continue;
+      if (!HasColumn(columns, name)) continue;
       keys->label_columns = name;
       break;
     }
@@ -128,7 +129,8 @@ Status ChooseColumns(const std::string& path, const GlueTask* task, TableOptions
   std::vector<std::string> others;
   const std::vector<std::string> labels = SplitAtCommas(keys->label_columns);
   for (const std::string& column : columns) {
-    if (!data::IsIndexColumn(column) && !Has(labels, column) && column != keys->text_pair_column) {
+    if (!data::IsIndexColumn(column) && !HasColumn(labels, column) &&
+        column != keys->text_pair_column) {
       others.push_back(column);
     }
   }

@@ -31,6 +31,8 @@ std::vector<std::string> GlueTaskNames();
 // nullptr for an empty name.
 const GlueTask* FindGlueTask(const std::string& name);
 
+bool HasColumn(const std::vector<std::string>& columns, const std::string& name);
+
 // Sets the columns that `keys` leaves open. Texts: the task's; without one, a pair that is usual
 // (`sentence1` and `sentence2`, ...), else the one or two columns that are neither labels nor an
 // index. InvalidArgument, with the columns, where that does not say which.

@@ -16,7 +16,7 @@ namespace {
 
 using data::ImageClassificationDataset;
 using data::ImageSource;
-using DatasetPtr = std::shared_ptr<const ImageClassificationDataset>;
+using PictureDatasetPtr = std::shared_ptr<const ImageClassificationDataset>;
 
 struct ImageOptions : LabelOptions {
   std::string image_column;
@@ -37,11 +37,11 @@ struct ImageOptions : LabelOptions {
   }
 };
 
-int Fit(const RunConfig&, const models::Architecture*) { return 1; }
+int FitImageClassification(const RunConfig&, const models::Architecture*) { return 1; }
 
-StatusOr<DatasetPtr> OpenPart(const std::string& path, const data::ImageColumns& columns,
-                              const data::ImageProcessor& processor,
-                              const data::ImageClassificationOptions& options) {
+StatusOr<PictureDatasetPtr> OpenPictures(const std::string& path, const data::ImageColumns& columns,
+                                         const data::ImageProcessor& processor,
+                                         const data::ImageClassificationOptions& options) {
   TESSERA_ASSIGN_OR_RETURN(const std::shared_ptr<const ImageSource> source,
                            ImageSource::Open(path, ImageSource::Labels::kNeeded, columns));
   const auto data = ImageClassificationDataset::Create(source, processor, options);
@@ -71,7 +71,7 @@ StatusOr<TaskData> OpenForEvaluation(const TaskInput& input,
   return data;
 }
 
-StatusOr<TaskData> Open(const TaskInput& input) {
+StatusOr<TaskData> OpenImageClassification(const TaskInput& input) {
   const RunConfig& config = input.config;
   TESSERA_ASSIGN_OR_RETURN(const data::ImageProcessor processor,
                            data::ImageProcessor::OfModel(input.config.model, input.model));
@@ -92,7 +92,7 @@ StatusOr<TaskData> Open(const TaskInput& input) {
   TESSERA_ASSIGN_OR_RETURN(const std::shared_ptr<const ImageSource> source,
                            ImageSource::Open(parts.train, ImageSource::Labels::kNeeded, columns));
   options.label_names = ChooseLabels(input, source->names(), &data);
-  TESSERA_ASSIGN_OR_RETURN(const DatasetPtr train,
+  TESSERA_ASSIGN_OR_RETURN(const PictureDatasetPtr train,
                            ImageClassificationDataset::Create(source, processor, options));
   TESSERA_ASSIGN_OR_RETURN(data.objective.class_weights,
                            ClassWeights(keys.class_weights, options.label_names, train->labels()));
@@ -105,11 +105,11 @@ StatusOr<TaskData> Open(const TaskInput& input) {
   if (!parts.validation.empty()) {
     data.train = train;
     TESSERA_ASSIGN_OR_RETURN(data.validation,
-                             OpenPart(parts.validation, columns, processor, plain));
+                             OpenPictures(parts.validation, columns, processor, plain));
     return data;
   }
   // The last pictures are of the last class: what is held out is drawn from all of them.
-  TESSERA_ASSIGN_OR_RETURN(const DatasetPtr whole,
+  TESSERA_ASSIGN_OR_RETURN(const PictureDatasetPtr whole,
                            ImageClassificationDataset::Create(source, processor, plain));
   const data::HoldOut share = {.fraction = config.val_fraction};
   data.train = data::SplitDataset(train, share).first;
@@ -117,15 +117,16 @@ StatusOr<TaskData> Open(const TaskInput& input) {
   return data;
 }
 
-const TaskKind kTask = {.name = "image_classification",
-                        .help = "pictures with labels, from class folders, IDX files or tables",
-                        .capability = models::Capability::kImageLabels,
-                        .fit = Fit,
-                        .options = &ImageOptions::Table(),
-                        .needs_tokenizer = false,
-                        .open = Open,
-                        .predicts = true};
-const TaskRegistration registration(&kTask);
+const TaskKind kImageClassification = {
+    .name = "image_classification",
+    .help = "pictures with labels, from class folders, IDX files or tables",
+    .capability = models::Capability::kImageLabels,
+    .fit = FitImageClassification,
+    .options = &ImageOptions::Table(),
+    .needs_tokenizer = false,
+    .open = OpenImageClassification,
+    .predicts = true};
+const TaskRegistration registered_image_classification(&kImageClassification);
 
 }  // namespace
 }  // namespace tessera::train

@@ -42,10 +42,11 @@ struct InstructionOptions : PairOptions {
   }
 };
 
-int Fit(const RunConfig&, const models::Architecture*) { return 2; }
+int FitInstruction(const RunConfig&, const models::Architecture*) { return 2; }
 
-StatusOr<std::shared_ptr<const data::Dataset>> OpenPart(const TaskInput& input,
-                                                        const std::string& path, const char* name) {
+StatusOr<std::shared_ptr<const data::Dataset>> OpenInstructions(const TaskInput& input,
+                                                                const std::string& path,
+                                                                const char* name) {
   TESSERA_ASSIGN_OR_RETURN(const auto keys, input.config.Part<InstructionOptions>());
   TESSERA_ASSIGN_OR_RETURN(const data::Tokenizer* const tokenizer, input.NeedTokenizer());
   const models::Conversation& conversation = *input.family.texts.conversation;
@@ -67,7 +68,7 @@ StatusOr<std::shared_ptr<const data::Dataset>> OpenPart(const TaskInput& input,
   return std::shared_ptr<const data::Dataset>(std::move(rows));
 }
 
-StatusOr<TaskData> Open(const TaskInput& input) {
+StatusOr<TaskData> OpenInstruction(const TaskInput& input) {
   const RunConfig& config = input.config;
   TESSERA_ASSIGN_OR_RETURN(const auto keys, config.Part<InstructionOptions>());
   if (config.seq_len) {
@@ -84,12 +85,12 @@ StatusOr<TaskData> Open(const TaskInput& input) {
   }
   TESSERA_ASSIGN_OR_RETURN(const std::string source, input.OneSource());
   TESSERA_ASSIGN_OR_RETURN(const auto rows,
-                           OpenPart(input, source, input.evaluation ? "val" : "train"));
+                           OpenInstructions(input, source, input.evaluation ? "val" : "train"));
   if (input.evaluation) {
     data.validation = rows;
   } else if (!config.Validation().empty()) {
     data.train = rows;
-    TESSERA_ASSIGN_OR_RETURN(data.validation, OpenPart(input, config.Validation(), "val"));
+    TESSERA_ASSIGN_OR_RETURN(data.validation, OpenInstructions(input, config.Validation(), "val"));
   } else {
     std::tie(data.train, data.validation) =
         data::SplitDataset(rows, {.fraction = config.val_fraction, .from_end = true});
@@ -109,14 +110,14 @@ StatusOr<TaskData> Open(const TaskInput& input) {
   return data;
 }
 
-const TaskKind kTask = {.name = "instruction",
-                        .help = "prompts and responses, with the rounds before them",
-                        .capability = models::Capability::kAnswers,
-                        .fit = Fit,
-                        .options = &InstructionOptions::Table(),
-                        .open = Open,
-                        .predicts = true};
-const TaskRegistration registration(&kTask);
+const TaskKind kInstruction = {.name = "instruction",
+                               .help = "prompts and responses, with the rounds before them",
+                               .capability = models::Capability::kAnswers,
+                               .fit = FitInstruction,
+                               .options = &InstructionOptions::Table(),
+                               .open = OpenInstruction,
+                               .predicts = true};
+const TaskRegistration registered_instruction(&kInstruction);
 
 }  // namespace
 }  // namespace tessera::train

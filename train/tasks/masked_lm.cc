@@ -24,9 +24,9 @@ struct MaskedLmOptions : PackingOptions {
   }
 };
 
-constexpr int64_t kRow = 512;  // where the model has no positions of its own
+constexpr int64_t kMaskedRow = 512;  // where the model has no positions of its own
 
-int Fit(const RunConfig&, const models::Architecture* now) {
+int FitMaskedLm(const RunConfig&, const models::Architecture* now) {
   return now != nullptr && now->Does(models::Capability::kTextLabels) ? 1 : 2;
 }
 
@@ -40,7 +40,7 @@ std::vector<bool> ContinuesWord(const data::Tokenizer& tokenizer) {
   return continues;
 }
 
-StatusOr<TaskData> Open(const TaskInput& input) {
+StatusOr<TaskData> OpenMaskedLm(const TaskInput& input) {
   const RunConfig& config = input.config;
   TESSERA_ASSIGN_OR_RETURN(const data::Tokenizer* const tokenizer, input.NeedTokenizer());
   TESSERA_ASSIGN_OR_RETURN(const auto keys, config.Part<MaskedLmOptions>());
@@ -62,7 +62,7 @@ StatusOr<TaskData> Open(const TaskInput& input) {
   }
   if (keys.whole_word_mask) options.continues_word = ContinuesWord(*tokenizer);
   TaskData data;
-  data.seq_len = input.SeqLen(kRow);
+  data.seq_len = input.SeqLen(kMaskedRow);
   if (data.seq_len < 3)
     return InvalidArgument("seq_len ", data.seq_len, " leaves no room for text");
   TESSERA_ASSIGN_OR_RETURN(const TextParts text, OpenRunningText(input));
@@ -76,14 +76,14 @@ StatusOr<TaskData> Open(const TaskInput& input) {
   return data;
 }
 
-const TaskKind kTask = {.name = "masked_lm",
-                        .help = "running text with tokens to be guessed",
-                        .capability = models::Capability::kMaskedTokens,
-                        .fit = Fit,
-                        .options = &MaskedLmOptions::Table(),
-                        .open = Open,
-                        .tokenizer_text = RunningTokenizerText};
-const TaskRegistration registration(&kTask);
+const TaskKind kMaskedLm = {.name = "masked_lm",
+                            .help = "running text with tokens to be guessed",
+                            .capability = models::Capability::kMaskedTokens,
+                            .fit = FitMaskedLm,
+                            .options = &MaskedLmOptions::Table(),
+                            .open = OpenMaskedLm,
+                            .tokenizer_text = RunningTokenizerText};
+const TaskRegistration registered_masked_lm(&kMaskedLm);
 
 }  // namespace
 }  // namespace tessera::train

@@ -68,7 +68,7 @@ class PreferenceMetrics : public EvaluationMetrics {
   }
 };
 
-int Fit(const RunConfig&, const models::Architecture*) { return 0; }
+int FitPreference(const RunConfig&, const models::Architecture*) { return 0; }
 
 Status CheckKeys(const TaskInput& input, const PreferenceOptions& keys) {
   const RunConfig& config = input.config;
@@ -103,8 +103,9 @@ Status CheckKeys(const TaskInput& input, const PreferenceOptions& keys) {
                          "hold on to");
 }
 
-StatusOr<std::shared_ptr<PreferenceDataset>> OpenPart(const TaskInput& input,
-                                                      const std::string& path, const char* name) {
+StatusOr<std::shared_ptr<PreferenceDataset>> OpenPreferences(const TaskInput& input,
+                                                             const std::string& path,
+                                                             const char* name) {
   const RunConfig& config = input.config;
   TESSERA_ASSIGN_OR_RETURN(const data::Tokenizer* const tokenizer, input.NeedTokenizer());
   return PreferenceDataset::Open(
@@ -127,21 +128,22 @@ Objective ObjectiveOf(const RunConfig& config, double beta) {
   return objective;
 }
 
-StatusOr<TaskData> Open(const TaskInput& input) {
+StatusOr<TaskData> OpenPreference(const TaskInput& input) {
   const RunConfig& config = input.config;
   TESSERA_ASSIGN_OR_RETURN(const auto keys, config.Part<PreferenceOptions>());
   TESSERA_RETURN_IF_ERROR(CheckKeys(input, keys));
   TESSERA_ASSIGN_OR_RETURN(const std::string source, input.OneSource());
   TESSERA_RETURN_IF_ERROR(MakeDirectories(input.cache));
   TESSERA_ASSIGN_OR_RETURN(const auto pairs,
-                           OpenPart(input, source, input.evaluation ? "val" : "train"));
+                           OpenPreferences(input, source, input.evaluation ? "val" : "train"));
   TaskData data;
   data.preferences = {pairs};
   if (input.evaluation) {
     data.validation = pairs;
   } else if (!config.Validation().empty()) {
     data.train = pairs;
-    TESSERA_ASSIGN_OR_RETURN(const auto held_out, OpenPart(input, config.Validation(), "val"));
+    TESSERA_ASSIGN_OR_RETURN(const auto held_out,
+                             OpenPreferences(input, config.Validation(), "val"));
     data.validation = held_out;
     data.preferences.push_back(held_out);
   } else {
@@ -155,13 +157,13 @@ StatusOr<TaskData> Open(const TaskInput& input) {
   return data;
 }
 
-const TaskKind kTask = {.name = "preference",
-                        .help = "pairs of completions of which one is preferred (DPO)",
-                        .capability = models::Capability::kNextToken,
-                        .fit = Fit,
-                        .options = &PreferenceOptions::Table(),
-                        .open = Open};
-const TaskRegistration registration(&kTask);
+const TaskKind kPreference = {.name = "preference",
+                              .help = "pairs of completions of which one is preferred (DPO)",
+                              .capability = models::Capability::kNextToken,
+                              .fit = FitPreference,
+                              .options = &PreferenceOptions::Table(),
+                              .open = OpenPreference};
+const TaskRegistration registered_preference(&kPreference);
 
 }  // namespace
 }  // namespace tessera::train

@@ -45,16 +45,17 @@ struct Seq2SeqOptions : PairOptions {
   }
 };
 
-int Fit(const RunConfig& config, const models::Architecture*) {
+int FitSeq2Seq(const RunConfig& config, const models::Architecture*) {
   const bool pairs = config.IsSet("target_data") || config.IsSet("source_column") ||
                      data::HasHeader(config.Sources()[0].path);
   return pairs ? 3 : 1;
 }
 
-StatusOr<std::shared_ptr<const data::Dataset>> OpenPart(const TaskInput& input,
-                                                        const std::string& source,
-                                                        const std::string& target, const char* name,
-                                                        bool sources_only = false) {
+StatusOr<std::shared_ptr<const data::Dataset>> OpenPairs(const TaskInput& input,
+                                                         const std::string& source,
+                                                         const std::string& target,
+                                                         const char* name,
+                                                         bool sources_only = false) {
   TESSERA_ASSIGN_OR_RETURN(const auto keys, input.config.Part<Seq2SeqOptions>());
   TESSERA_ASSIGN_OR_RETURN(const data::Tokenizer* const tokenizer, input.NeedTokenizer());
   data::SequencePairFiles files = {
@@ -81,7 +82,7 @@ StatusOr<bool> HasTargets(const Seq2SeqOptions& keys, const std::string& source)
   return std::find(columns.begin(), columns.end(), target) != columns.end();
 }
 
-StatusOr<TaskData> Open(const TaskInput& input) {
+StatusOr<TaskData> OpenSeq2Seq(const TaskInput& input) {
   const RunConfig& config = input.config;
   TESSERA_ASSIGN_OR_RETURN(const auto keys, config.Part<Seq2SeqOptions>());
   if (config.seq_len) {
@@ -97,15 +98,15 @@ StatusOr<TaskData> Open(const TaskInput& input) {
   if (input.prediction) {
     TESSERA_ASSIGN_OR_RETURN(data.objective.labelled, HasTargets(keys, source));
   }
-  TESSERA_ASSIGN_OR_RETURN(const auto pairs, OpenPart(input, source, keys.target_data,
-                                                      input.evaluation ? "val" : "train",
-                                                      /*sources_only=*/!data.objective.labelled));
+  TESSERA_ASSIGN_OR_RETURN(const auto pairs, OpenPairs(input, source, keys.target_data,
+                                                       input.evaluation ? "val" : "train",
+                                                       /*sources_only=*/!data.objective.labelled));
   if (input.evaluation) {
     data.validation = pairs;
   } else if (!config.Validation().empty()) {
     data.train = pairs;
     TESSERA_ASSIGN_OR_RETURN(data.validation,
-                             OpenPart(input, config.Validation(), keys.val_target_data, "val"));
+                             OpenPairs(input, config.Validation(), keys.val_target_data, "val"));
   } else {
     std::tie(data.train, data.validation) =
         data::SplitDataset(pairs, {.fraction = config.val_fraction, .from_end = true});
@@ -127,15 +128,15 @@ TokenizerText PairsText(const RunConfig& config) {
   return text;
 }
 
-const TaskKind kTask = {.name = "seq2seq",
-                        .help = "sources and targets, line by line or from a table",
-                        .capability = models::Capability::kTargetText,
-                        .fit = Fit,
-                        .options = &Seq2SeqOptions::Table(),
-                        .open = Open,
-                        .predicts = true,
-                        .tokenizer_text = PairsText};
-const TaskRegistration registration(&kTask);
+const TaskKind kSeq2Seq = {.name = "seq2seq",
+                           .help = "sources and targets, line by line or from a table",
+                           .capability = models::Capability::kTargetText,
+                           .fit = FitSeq2Seq,
+                           .options = &Seq2SeqOptions::Table(),
+                           .open = OpenSeq2Seq,
+                           .predicts = true,
+                           .tokenizer_text = PairsText};
+const TaskRegistration registered_seq2seq(&kSeq2Seq);
 
 }  // namespace
 }  // namespace tessera::train

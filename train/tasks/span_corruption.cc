@@ -24,15 +24,15 @@ struct SpanOptions : RunningTextOptions {
   }
 };
 
-constexpr int64_t kRow = 512;  // where the model has no positions of its own
+constexpr int64_t kSpanRow = 512;  // where the model has no positions of its own
 
-int Fit(const RunConfig&, const models::Architecture*) { return 2; }
+int FitSpanCorruption(const RunConfig&, const models::Architecture*) { return 2; }
 
-StatusOr<TaskData> Open(const TaskInput& input) {
+StatusOr<TaskData> OpenSpanCorruption(const TaskInput& input) {
   const RunConfig& config = input.config;
   TESSERA_ASSIGN_OR_RETURN(const data::Tokenizer* const tokenizer, input.NeedTokenizer());
   TaskData data;
-  data.seq_len = input.SeqLen(kRow);
+  data.seq_len = input.SeqLen(kSpanRow);
   if (data.seq_len < 4)
     return InvalidArgument("seq_len ", data.seq_len, " leaves no room for text");
   TESSERA_ASSIGN_OR_RETURN(const auto keys, config.Part<SpanOptions>());
@@ -58,14 +58,15 @@ StatusOr<TaskData> Open(const TaskInput& input) {
   return data;
 }
 
-const TaskKind kTask = {.name = "span_corruption",
-                        .help = "running text, spans of which are taken out and given back",
-                        .capability = models::Capability::kCorruptedSpans,
-                        .fit = Fit,
-                        .options = &SpanOptions::Table(),
-                        .open = Open,
-                        .tokenizer_text = RunningTokenizerText};
-const TaskRegistration registration(&kTask);
+const TaskKind kSpanCorruption = {
+    .name = "span_corruption",
+    .help = "running text, spans of which are taken out and given back",
+    .capability = models::Capability::kCorruptedSpans,
+    .fit = FitSpanCorruption,
+    .options = &SpanOptions::Table(),
+    .open = OpenSpanCorruption,
+    .tokenizer_text = RunningTokenizerText};
+const TaskRegistration registered_span_corruption(&kSpanCorruption);
 
 }  // namespace
 }  // namespace tessera::train

@@ -23,7 +23,7 @@ namespace {
 
 using data::LabelKind;
 using data::TextClassificationDataset;
-using DatasetPtr = std::shared_ptr<const TextClassificationDataset>;
+using TextDatasetPtr = std::shared_ptr<const TextClassificationDataset>;
 
 constexpr int64_t kLongestRow = 512;  // where the model has no positions of its own
 
@@ -46,18 +46,14 @@ struct ClassifierOptions : TableOptions {
   }
 };
 
-bool Has(const std::vector<std::string>& names, const std::string& name) {
-  return std::find(names.begin(), names.end(), name) != names.end();
-}
-
 // Whether the records say what they are labelled with.
 bool HasLabels(const std::string& path) {
   if (!data::IsTable(path)) return false;
   const auto columns = data::ColumnsOf(path);
-  return columns.ok() && Has(*columns, "label");
+  return columns.ok() && HasColumn(*columns, "label");
 }
 
-int Fit(const RunConfig& config, const models::Architecture* now) {
+int FitTextClassification(const RunConfig& config, const models::Architecture* now) {
   if (now != nullptr && now->Does(models::Capability::kTextLabels)) return 3;
   const std::string path = config.Sources()[0].path;
   const bool is_table = data::HasHeader(path) || config.IsSet("glue_task");
@@ -97,15 +93,15 @@ bool TakesScores(const TaskInput& input, const ClassifierOptions& keys,
   return data::UseNumbers(&scores).ok();
 }
 
-StatusOr<DatasetPtr> OpenPart(const TaskInput& input, const ClassifierOptions& keys,
-                              const std::string& path, const char* name,
-                              const std::vector<std::string>& label_names, bool numbers) {
+StatusOr<TextDatasetPtr> OpenTexts(const TaskInput& input, const ClassifierOptions& keys,
+                                   const std::string& path, const char* name,
+                                   const std::vector<std::string>& label_names, bool numbers) {
   TESSERA_ASSIGN_OR_RETURN(const data::Tokenizer* const tokenizer, input.NeedTokenizer());
   data::TextClassificationOptions options = OptionsOf(input, keys);
   options.cache = JoinPath(input.cache, name);
   options.label_names = label_names;
   options.numbers = options.numbers || numbers;
-  TESSERA_ASSIGN_OR_RETURN(DatasetPtr rows,
+  TESSERA_ASSIGN_OR_RETURN(TextDatasetPtr rows,
                            TextClassificationDataset::Open(path, *tokenizer, options));
   if (!label_names.empty() || !TakesScores(input, keys, rows->labels())) return rows;
   options.numbers = true;
@@ -119,9 +115,10 @@ StatusOr<bool> IsLabelled(const TaskInput& input, const ClassifierOptions& keys,
                           const std::string& source) {
   TESSERA_ASSIGN_OR_RETURN(const std::vector<std::string> columns, data::ColumnsOf(source));
   for (const std::string& column : SplitAtCommas(keys.label_columns)) {
-    if (!Has(columns, column) && !input.config.IsSet("label_columns")) return false;
+    if (!HasColumn(columns, column) && !input.config.IsSet("label_columns")) return false;
   }
-  TESSERA_ASSIGN_OR_RETURN(const DatasetPtr rows, OpenPart(input, keys, source, "val", {}, false));
+  TESSERA_ASSIGN_OR_RETURN(const TextDatasetPtr rows,
+                           OpenTexts(input, keys, source, "val", {}, false));
   const data::LabelColumn& labels = rows->labels();
   if (labels.kind == LabelKind::kNames) return labels.names != std::vector<std::string>{"-1"};
   return std::any_of(labels.values.begin(), labels.values.end(),
@@ -134,7 +131,7 @@ StatusOr<TaskData> OpenUnlabelled(const TaskInput& input, ClassifierOptions keys
   TaskData data;
   data.seq_len = input.SeqLen(kLongestRow);
   keys.label_columns = "";
-  TESSERA_ASSIGN_OR_RETURN(data.validation, OpenPart(input, keys, source, "val", {}, false));
+  TESSERA_ASSIGN_OR_RETURN(data.validation, OpenTexts(input, keys, source, "val", {}, false));
   data.objective.labelled = false;
   const std::vector<std::string> names = models::LabelNames(input.model);
   const nlohmann::json type = input.model.value("problem_type", nlohmann::json());
@@ -178,7 +175,7 @@ void DescribeHead(const TaskInput& input, const data::LabelColumn& labels, const
   data->replaces_head = true;
 }
 
-StatusOr<TaskData> Open(const TaskInput& input) {
+StatusOr<TaskData> OpenTextClassification(const TaskInput& input) {
   const RunConfig& config = input.config;
   TESSERA_ASSIGN_OR_RETURN(const data::Tokenizer* const tokenizer, input.NeedTokenizer());
   TESSERA_RETURN_IF_ERROR(input.NeedToken(tokenizer->cls_id(), "classification").status());
@@ -193,7 +190,7 @@ StatusOr<TaskData> Open(const TaskInput& input) {
   TaskData data;
   data.seq_len = input.SeqLen(kLongestRow);
   const char* const name = input.evaluation ? "val" : "train";
-  TESSERA_ASSIGN_OR_RETURN(DatasetPtr rows, OpenPart(input, keys, source, name, {}, numbers));
+  TESSERA_ASSIGN_OR_RETURN(TextDatasetPtr rows, OpenTexts(input, keys, source, name, {}, numbers));
   const LabelKind kind = rows->labels().kind;
   std::vector<std::string> names;
   if (kind == LabelKind::kNames) {
@@ -203,7 +200,7 @@ StatusOr<TaskData> Open(const TaskInput& input) {
       names = ChooseLabels(input, rows->labels().names, &data);
       data.model_changes["problem_type"] = "single_label_classification";
     }
-    TESSERA_ASSIGN_OR_RETURN(rows, OpenPart(input, keys, source, name, names, numbers));
+    TESSERA_ASSIGN_OR_RETURN(rows, OpenTexts(input, keys, source, name, names, numbers));
     data.objective.metrics = SingleLabelMetrics(std::ssize(names));
     PredictNames(NamesAfterTraining(input, data, names), &data.objective);
   } else {
@@ -243,8 +240,8 @@ StatusOr<TaskData> Open(const TaskInput& input) {
   }
   data.train = rows;
   TESSERA_ASSIGN_OR_RETURN(
-      const DatasetPtr held_out,
-      OpenPart(input, keys, config.Validation(), "val", names, kind == LabelKind::kNumber));
+      const TextDatasetPtr held_out,
+      OpenTexts(input, keys, config.Validation(), "val", names, kind == LabelKind::kNumber));
   if (held_out->labels().kind != kind) {
     return InvalidArgument(config.Validation(), ": its labels are scores, those of ", source,
                            " are names");
@@ -253,14 +250,14 @@ StatusOr<TaskData> Open(const TaskInput& input) {
   return data;
 }
 
-const TaskKind kTask = {.name = "text_classification",
-                        .help = "texts or pairs of texts with labels, from a table",
-                        .capability = models::Capability::kTextLabels,
-                        .fit = Fit,
-                        .options = &ClassifierOptions::Table(),
-                        .open = Open,
-                        .predicts = true};
-const TaskRegistration registration(&kTask);
+const TaskKind kTextClassification = {.name = "text_classification",
+                                      .help = "texts or pairs of texts with labels, from a table",
+                                      .capability = models::Capability::kTextLabels,
+                                      .fit = FitTextClassification,
+                                      .options = &ClassifierOptions::Table(),
+                                      .open = OpenTextClassification,
+                                      .predicts = true};
+const TaskRegistration registered_text_classification(&kTextClassification);
 
 }  // namespace
 }  // namespace tessera::train
