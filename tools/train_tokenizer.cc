@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// `tessera train-tokenizer`: a SentencePiece tokenizer from text.
+// `tessera train-tokenizer`: a tokenizer from text.
+#include "data/tokenizer_training/train_tokenizer.h"
+
 #include <unistd.h>
 
 #include <atomic>
@@ -9,7 +11,6 @@
 #include <string_view>
 #include <vector>
 
-#include "data/tokenizer_training/train_sentence_piece.h"
 #include "tools/command_line.h"
 #include "tools/commands.h"
 #include "tools/settings.h"
@@ -36,18 +37,20 @@ struct TrainTokenizerFlags : data::TokenizerTrainingOptions {
 Status RunTrainTokenizer(const TrainTokenizerFlags& flags) {
   std::set_new_handler(EndWithoutMemory);
   TESSERA_ASSIGN_OR_RETURN(const data::TokenizerTrainingResult result,
-                           data::TrainSentencePiece(flags.input, flags.output, flags));
-  return WriteOut(Concat(
-      flags.output, "/", result.model_file, ": ", WithThousands(result.num_pieces), " pieces from ",
-      WithThousands(result.num_sentences), " lines; ", WithThousands(result.num_ids), " ids\n"));
+                           data::TrainTokenizer(flags.input, flags.output, flags));
+  const bool fewer = result.num_pieces < flags.vocab_size;
+  return WriteOut(
+      Concat(flags.output, "/", result.model_file, ": ", WithThousands(result.num_pieces),
+             " pieces from ", WithThousands(result.num_texts),
+             result.of_lines ? " lines" : " documents", "; ", WithThousands(result.num_ids), " ids",
+             fewer ? "; fewer than asked for, since no other pair comes often enough" : "", "\n"));
 }
 
 }  // namespace
 
 void AddTrainTokenizerCommand(CLI::App& app, CommandState& state) {
   using F = TrainTokenizerFlags;
-  CLI::App* command =
-      app.add_subcommand("train-tokenizer", "Make a SentencePiece tokenizer from text");
+  CLI::App* command = app.add_subcommand("train-tokenizer", "Make a tokenizer from text");
   OptionTable table = OptionTable::Of<F>("Options");
   table
       .Add("input", &F::input,
@@ -61,7 +64,8 @@ void AddTrainTokenizerCommand(CLI::App& app, CommandState& state) {
       "Examples:\n"
       "  tessera train-tokenizer --input corpus.txt --output tokenizer --vocab-size 8000\n"
       "  tessera train-tokenizer --input chat.jsonl --json-key prompt --json-key response \\\n"
-      "      --output tokenizer --family chatglm");
+      "      --output tokenizer --family chatglm\n"
+      "  tessera train-tokenizer --input corpus.txt --output tokenizer --family gpt2");
   RunWith<F>(command, state, std::move(table), {.required = {"input", "output"}},
              [](const CLI::App&, const F& flags) { return RunTrainTokenizer(flags); });
 }

@@ -1,15 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "data/tokenizer_training/train_sentence_piece.h"
-
 #include <algorithm>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <unordered_map>
 #include <utility>
 
-#include "base/file.h"
-#include "base/options.h"
-#include "data/tokenizer/tokenizer.h"
+#include "base/error.h"
+#include "data/tokenizer_training/trained_tokenizer.h"
 #include "data/tokenizer_training/trainer_library.h"
 
 namespace tessera::data {
@@ -46,12 +43,6 @@ StatusOr<std::string> Normalization(const TokenizerTrainingOptions& options, con
   return name + "_cf";
 }
 
-std::string Joined(const std::vector<std::string>& parts) {
-  std::string out;
-  for (const std::string& part : parts) out += (out.empty() ? "" : ",") + part;
-  return out;
-}
-
 // Special tokens and pieces of the model itself.
 void SetSpecialPieces(const Family& family, TrainerOptions* options) {
   const std::string name = family.name;
@@ -76,7 +67,7 @@ void SetSpecialPieces(const Family& family, TrainerOptions* options) {
     for (int blanks = 2; blanks <= kBlankPieces; ++blanks) {
       white_space.push_back(Concat("<|blank_", blanks, "|>"));
     }
-    (*options)["user_defined_symbols"] = Joined(white_space);
+    (*options)["user_defined_symbols"] = Joined(white_space, ",");
   }
 }
 
@@ -149,22 +140,16 @@ void TakeLines(std::string_view text, std::vector<std::string>* sentences) {
   }
 }
 
-StatusOr<std::vector<std::string>> ReadSentences(const std::vector<std::string>& inputs,
+StatusOr<std::vector<std::string>> ReadSentences(std::vector<std::string> files,
                                                  const TokenizerTrainingOptions& options) {
-  TESSERA_ASSIGN_OR_RETURN(std::vector<std::string> files, ListInputFiles(inputs));
+  const std::string first = files[0];
   std::vector<std::string> sentences;
-  for (size_t i = 0; i < options.json_keys.size(); ++i) {
-    const TextInputOptions input = {.format = options.format, .json_key = options.json_keys[i]};
-    TESSERA_RETURN_IF_ERROR(
-        ForEachDocument(files, input, [&](std::string_view text, const std::string&) {
-          TakeLines(text, &sentences);
-          return OkStatus();
-        }));
-    if (i == 0) {  // plain text has no members
-      std::erase_if(files, [&](const auto& f) { return !HasRecords(f, options.format); });
-    }
-  }
-  if (sentences.empty()) return InvalidArgument(inputs[0], ": no lines of text to learn from");
+  TESSERA_RETURN_IF_ERROR(ForEachTrainingText(std::move(files), options,
+                                              [&](std::string_view text, const std::string&) {
+                                                TakeLines(text, &sentences);
+                                                return OkStatus();
+                                              }));
+  if (sentences.empty()) return InvalidArgument(first, ": no lines of text to learn from");
   return sentences;
 }
 
@@ -180,17 +165,16 @@ void Thin(int64_t most, std::vector<std::string>* sentences) {
 }
 
 StatusOr<TrainerOptions> OptionsOf(const TokenizerTrainingOptions& options, const Family& family) {
-  if (options.type != "unigram" && options.type != "bpe") {
-    return InvalidArgument("tokenizer type '", options.type, "' is neither unigram nor bpe");
+  const std::string type = options.type.empty() ? "unigram" : options.type;
+  if (type != "unigram" && type != "bpe") {
+    return InvalidArgument("tokenizer type '", type, "' is neither unigram nor bpe");
   }
-  if (options.vocab_size < 8 || options.vocab_size > (1 << 20)) {
-    return InvalidArgument("vocab_size ", options.vocab_size, " is not in [8, ", 1 << 20, "]");
-  }
-  if (!(options.character_coverage > 0 && options.character_coverage <= 1)) {
-    return InvalidArgument("character_coverage ", options.character_coverage, " is not in (0, 1]");
+  if (options.min_frequency != TokenizerTrainingOptions().min_frequency) {
+    return InvalidArgument("min_frequency is not for ", options.family,
+                           ": SentencePiece has no such limit");
   }
   TESSERA_ASSIGN_OR_RETURN(const std::string normalization, Normalization(options, family));
-  TrainerOptions trainer = {{"model_type", options.type},
+  TrainerOptions trainer = {{"model_type", type},
                             {"vocab_size", std::to_string(options.vocab_size)},
                             {"character_coverage", Concat(options.character_coverage)},
                             {"normalization_rule_name", normalization},
@@ -205,57 +189,32 @@ StatusOr<TrainerOptions> OptionsOf(const TokenizerTrainingOptions& options, cons
 
 }  // namespace
 
-const OptionTable& TokenizerTrainingOptions::Table() {
-  using O = TokenizerTrainingOptions;
-  static const auto* table = new OptionTable(
-      OptionTable::Of<O>("Options")
-          .Add("vocab_size", &O::vocab_size, "number of pieces")
-          .Add("type", &O::type, "unigram or bpe", {.type = "TYPE"})
-          .Add("family", &O::family, "whose special tokens and files: t5, llama, glm or chatglm",
-               {.type = "NAME"})
-          .Add("lower_case", &O::lower_case, "fold text to lower case")
-          .Add("normalization", &O::normalization, "nmt_nfkc, nfkc or identity",
-               {.type = "NAME", .unset = "nmt_nfkc for t5, else identity"})
-          .Add("character_coverage", &O::character_coverage,
-               "share of the text's characters that become pieces", {.type = "SHARE"})
-          .Add("max_sentences", &O::max_sentences,
-               "learn from so many lines, spread over the text; 0: all")
-          .Add("json_key", &O::json_keys,
-               "member of JSON lines that holds text; may be given several times",
-               {.type = "KEY"}));
-  return *table;
+std::vector<std::string> SentencePieceFamilies() {
+  std::vector<std::string> names;
+  for (const Family& family : kFamilies) names.emplace_back(family.name);
+  return names;
 }
 
-StatusOr<TokenizerTrainingResult> TrainSentencePiece(const std::vector<std::string>& inputs,
-                                                     const std::string& folder,
-                                                     const TokenizerTrainingOptions& options) {
+StatusOr<TrainedTokenizer> TrainSentencePiece(std::vector<std::string> files,
+                                              const TokenizerTrainingOptions& options) {
   const auto* family = std::find_if(std::begin(kFamilies), std::end(kFamilies),
                                     [&](const Family& f) { return options.family == f.name; });
-  if (family == std::end(kFamilies)) {
-    return InvalidArgument("tokenizer family '", options.family,
-                           "' is none of t5, llama, glm, chatglm");
-  }
+  TESSERA_CHECK(family != std::end(kFamilies), "TrainSentencePiece", options.family);
   TESSERA_ASSIGN_OR_RETURN(const TrainerOptions trainer, OptionsOf(options, *family));
-  TESSERA_ASSIGN_OR_RETURN(std::vector<std::string> sentences, ReadSentences(inputs, options));
+  TESSERA_ASSIGN_OR_RETURN(std::vector<std::string> sentences,
+                           ReadSentences(std::move(files), options));
   Thin(options.max_sentences, &sentences);
 
   std::string error;
-  const std::string model = RunSentencePieceTrainer(trainer, sentences, &error);
+  std::string model = RunSentencePieceTrainer(trainer, sentences, &error);
   if (model.empty()) return InvalidArgument("training the tokenizer: ", error);
-
-  TESSERA_RETURN_IF_ERROR(MakeDirectories(folder));
-  // That of a model that stood here before would be read in this one's place.
-  TESSERA_RETURN_IF_ERROR(RemoveAll(JoinPath(folder, "tokenizer.json")));
-  TESSERA_RETURN_IF_ERROR(WriteFileAtomically(JoinPath(folder, family->model_file), model));
+  TrainedTokenizer made = {.files = {{family->model_file, std::move(model)}},
+                           .num_pieces = options.vocab_size,
+                           .num_texts = std::ssize(sentences)};
   for (const auto& [name, content] : FilesBeside(*family, options.vocab_size)) {
-    TESSERA_RETURN_IF_ERROR(WriteFileAtomically(JoinPath(folder, name), content.dump(2) + "\n"));
+    made.files.emplace_back(name, content.dump(2) + "\n");
   }
-  TESSERA_ASSIGN_OR_RETURN(const std::unique_ptr<Tokenizer> tokenizer, LoadTokenizer(folder));
-  TESSERA_RETURN_IF_ERROR(tokenizer->Save(folder));  // with a tokenizer.json for transformers
-  return TokenizerTrainingResult{.num_pieces = options.vocab_size,
-                                 .num_ids = tokenizer->vocab_size(),
-                                 .num_sentences = std::ssize(sentences),
-                                 .model_file = family->model_file};
+  return made;
 }
 
 }  // namespace tessera::data

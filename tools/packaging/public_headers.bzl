@@ -153,7 +153,7 @@ PUBLIC_HEADERS = [
     "data/image/augment.h",
     "data/image/image_processor.h",
     "data/tokenizer/tokenizer.h",
-    "data/tokenizer_training/train_sentence_piece.h",
+    "data/tokenizer_training/train_tokenizer.h",
     # Ranks.
     "dist/checkpoint/checkpoint.h",
     "dist/comm/world.h",
