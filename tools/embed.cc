@@ -90,7 +90,9 @@ Status RunEmbed(const EmbedFlags& flags) {
   TESSERA_ASSIGN_OR_RETURN(const models::OpenedModel opened, Open(flags));
   TESSERA_ASSIGN_OR_RETURN(const models::TextEncoder encoder, opened.encoder);
   const models::Model& model = *opened.model;
-  TESSERA_RETURN_IF_ERROR(encoder.CheckEmbeds(model));
+  if (const Status embeds = encoder.CheckEmbeds(model); !embeds.ok()) {
+    return InvalidArgument(flags.model, ": ", Message(embeds));
+  }
   models::TextOptions reading = {.prompt = flags.prompt, .max_tokens = flags.max_tokens};
   if (!flags.prompt_name.empty()) {
     TESSERA_ASSIGN_OR_RETURN(reading.prompt, encoder.PromptOf(flags.prompt_name));

@@ -54,12 +54,12 @@ Status RunPredict(const CLI::App& command, const PredictFlags& flags, const Fiel
   TESSERA_RETURN_IF_ERROR(fields.ApplyTo(command, &config, names));
   TESSERA_RETURN_IF_ERROR(RefuseInputs({flags.out}, train::PathsRead(config)));
   TESSERA_ASSIGN_OR_RETURN(const nn::BuildContext build, ApplyComputeFlags(flags));
-  const ScratchDirectory scratch;
+  TESSERA_ASSIGN_OR_RETURN(const auto scratch, ScratchDirectory::Create());
   TESSERA_ASSIGN_OR_RETURN(
       const train::RunSetup setup,
       train::PrepareEvaluation(
           config, build,
-          {.cache = scratch.path(), .prediction = true, .quantize = QuantizeOf(flags)}));
+          {.cache = scratch->path(), .prediction = true, .quantize = QuantizeOf(flags)}));
   train::Trainer trainer(setup.config, *setup.model, setup.data);
   train::PredictionResult result;
   {

@@ -221,10 +221,18 @@ TEST_F(OutputsTest, FoldersOfModelsAreReplacedOnlyWhenToldSo) {
   Write("config.json", "{}");
   ExpectError(convert(root_, {"--overwrite"}), 2, "would replace the input");
   ExpectError(convert(Path("config.json"), {"--overwrite"}), 2, "is a file");
-  // GGUF files say who wrote them.
-  Write("m.gguf", "mine");
-  ExpectError({"convert", Path("model"), Path("m.gguf")}, 1, "--overwrite");
-  EXPECT_EQ(Read(Path("m.gguf")), "mine");
+  // GGUF files say who wrote them, and end so in any case.
+  for (const char* name : {"m.gguf", "m.GGUF"}) {
+    Write(name, "mine");
+    ExpectError({"convert", Path("model"), Path(name)}, 1, "--overwrite");
+    EXPECT_EQ(Read(Path(name)), "mine");
+  }
+  // A link stays a link: the folder behind it is replaced.
+  fs::create_directories(Path("real"));
+  fs::create_directory_symlink(Path("real"), Path("behind"));
+  Succeed(convert(Path("behind"), {"--overwrite"}));
+  EXPECT_TRUE(fs::is_symlink(Path("behind")));
+  EXPECT_TRUE(PathExists(Path("real/model.safetensors")));
 }
 
 // What a killed process left of the same output goes; files of others with such names stay.
@@ -284,7 +292,7 @@ TEST_F(OutputsTest, AFolderForTemporaryFilesIsNewAndGoesAgain) {
   const int code = Run({"-c", command}, {.program = "/bin/bash"}).code;
   EXPECT_TRUE(code == 128 + SIGTERM || code == 0) << code;  // 0: it was faster
   EXPECT_TRUE(fs::is_empty(Path("tmp")));
-  ExpectError({"plan", "gpt-tiny"}, 1, "a folder for temporary files: " + Path("none") + ": ",
+  ExpectError({"plan", "gpt-tiny"}, 2, "TMPDIR: " + Path("none") + ": ",
               {.environment = {{"TMPDIR", Path("none")}}});
 }
 

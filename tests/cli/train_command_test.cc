@@ -198,10 +198,13 @@ TEST_F(TrainCommandTest, TrainAndEvalRefuseWhatTheyCannotUse) {
               "unknown key 'max_stepz'; did you mean 'max_steps'?");
   ExpectError(train({"--data", text, "--config", Write("d.json", "{")}), 2, "d.json");
   ExpectError(train({"--data", text, "--out", text}), 2, "--out");
-  ExpectError({"train", "gpt-tiny", "--data", text, "--out", text + "/below"}, 1,
+  ExpectError({"train", "gpt-tiny", "--data", text, "--out", text + "/below"}, 2,
               "Not a directory");
   ExpectError({"train", "gpt-tinny", "--data", text, "--out", Path("run")}, 2, "gpt-tinny");
   ExpectError({"eval", "--model", *model_, "--data", Path("absent")}, 2, Path("absent"));
+  const std::string shorter = Write("shorter", "a");
+  ExpectError({"eval", "--model", *model_, "--data", shorter, "--seq-len", "8"}, 2,
+              "error: " + shorter + ": ");
 }
 
 // Flags as they were typed, and keys by the names that they were given under.
