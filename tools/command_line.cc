@@ -295,6 +295,14 @@ Status WriteOutBeside(const std::string& output, std::string_view text) {
   return OkStatus();
 }
 
+std::string OutputPath(const std::string& given) { return given == "-" ? "/dev/stdout" : given; }
+
+Status RefuseStandardOutput(const std::string& flag, const std::string& given) {
+  if (NamedDescriptor(OutputPath(given)) < 0) return OkStatus();
+  return InvalidArgument(flag, " ", given, ": what is written is no stream; give a path",
+                         given == "-" ? " (./- is a file of that name)" : "");
+}
+
 std::string WithThousands(int64_t value) {
   std::string text = std::to_string(value);
   const size_t first = value < 0 ? 1 : 0;

@@ -201,6 +201,7 @@ Status WriteGguf(const std::string& from, const ConvertFlags& flags, models::Con
 }
 
 Status Convert(const ConvertFlags& flags, const models::WriteWatch& watch) {
+  TESSERA_RETURN_IF_ERROR(RefuseStandardOutput("the output", flags.to));
   std::optional<OutputLock> lock;
   const bool from_gguf = IsGguf(flags.from) || models::IsGgufFile(flags.from);
   const bool changes = !flags.quantize.empty() || !flags.adapter.empty() || !flags.dtype.empty();

@@ -34,6 +34,7 @@ struct TrainTokenizerFlags : data::TokenizerTrainingOptions {
 }
 
 Status RunTrainTokenizer(const TrainTokenizerFlags& flags) {
+  TESSERA_RETURN_IF_ERROR(RefuseStandardOutput("--output", flags.output));
   std::set_new_handler(EndWithoutMemory);
   TESSERA_ASSIGN_OR_RETURN(const data::TokenizerTrainingResult result,
                            data::TrainSentencePiece(flags.input, flags.output, flags));
