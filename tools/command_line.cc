@@ -230,6 +230,12 @@ StatusOr<std::vector<std::string>> NormaliseArguments(const CLI::App& app,
   for (; i < args.size(); ++i) {
     const std::string& argument = args[i];
     if (argument == "--") {
+      const std::string word = i + 1 < args.size() ? args[i + 1] : "";
+      const bool launches = command->get_name() == "launch" && !word.empty() && word[0] != '-';
+      const std::vector<std::string> known = CommandNames(app);
+      if (launches && std::find(known.begin(), known.end(), word) == known.end()) {
+        return NothingToLaunch(app, word);
+      }
       result.insert(result.end(), args.begin() + static_cast<std::ptrdiff_t>(i), args.end());
       break;
     }

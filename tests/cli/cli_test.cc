@@ -192,6 +192,9 @@ TEST_F(CliTest, WrongUsage) {
                 " does nothing beside --chat");
   }
   ExpectError({"models"}, 2, "TESSERA_CPU_ISA", {.isa = "quantum"});
+  const Outcome empty =
+      Run({"models"}, {.environment = {{"TESSERA_CPU_ISA", ""}, {"TESSERA_CPU_AMX", ""}}});
+  EXPECT_EQ(empty.code, 0) << empty.err;
   ExpectError({"models"}, 2, "TESSERA_CPU_AMX=on: must be 0 or 1",
               {.environment = {{"TESSERA_CPU_AMX", "on"}}});
 }

@@ -317,6 +317,10 @@ TEST_F(TrainCommandTest, ALauncherSaysThatItStartsNoScript) {
               "and its flags in the script's place (`tessera --help` lists them)");
   ExpectError({"launch", "trian", "--lr", "1"}, 2, "'trian' is none; did you mean 'train'? (");
   ExpectError({"launch", "--use_fsdp", "true", "main.py"}, 2, "'main.py' is none");
+  ExpectError({"launch", "--num_gpus", "2", "--", "main.py"}, 2,
+              "'main.py' is none; give `train` and its flags in the script's place");
+  ExpectError({"launch", "--", "python3", "main.py"}, 2, "'python3' is none; give `train`");
+  ExpectError({"launch", "--", "trian"}, 2, "'trian' is none; did you mean 'train'? (");
 }
 
 // As HfArgumentParser reads the word behind a switch: `--log_level_replica error --log_on_each_node
