@@ -48,6 +48,12 @@ Status Fit(const train::RunConfig& config, const train::PlanOptions& options,
                                     {"peak_bytes", layout.plan.peak_bytes()},
                                     {"host_bytes", layout.plan.host_bytes()}};
     text += Concat(layout.Flags(), "  # ", WithThousands(layout.plan.peak_bytes()), " bytes");
+    // Of a pipeline, which this layout is not.
+    for (const char* key : {"schedule", "num_model_chunks"}) {
+      if (!config.IsSet(key) || layout.plan.config.IsSet(key)) continue;
+      entry["without"].push_back(FlagName(key));
+      text += Concat(", without ", FlagName(key));
+    }
     if (layout.time) {
       entry["step"] = layout.time->ToJson();
       text += Concat(", ", layout.time->seconds, " s a step");

@@ -408,6 +408,12 @@ TEST_F(TrainCommandTest, APlanIsOfEveryRankAndWritesNothing) {
   ExpectError({"plan", "gpt-tiny", "--ranks", "x"}, 2, "--ranks must be an integer, not \"x\"");
   ExpectError({"plan", "gpt-tiny", "--ranks="}, 2, "--ranks must be an integer");
   ExpectError({"plan", "gpt-tiny", "--fit", "much"}, 2, "--fit");
+  // A layout without a pipeline goes without what is said of one.
+  const Arguments fit = {"plan",  "gpt-tiny", "--seq-len",  "8",
+                         "--fit", "1GiB",     "--schedule", "zb-h1"};
+  const std::string fitted = Output(fit);
+  EXPECT_NE(fitted.find("--pp 1 "), std::string::npos) << fitted;
+  EXPECT_NE(fitted.find(" bytes, without --schedule\n"), std::string::npos) << fitted;
   ExpectError({"plan", "gpt-tiny", "--machine", Path("nowhere")}, 2, "nowhere");
 }
 
@@ -536,6 +542,9 @@ TEST_F(TrainCommandTest, AnEnvironmentIsWhatItSays) {
   ExpectError(train({"--env_type", "deepspeed+mpu", "--zero", "1"}), 2, "needs tp above 1");
   ExpectError(train({"--env_type", "pytorchDDP", "--zero", "1"}), 2,
               "env_type 'ddp' excludes zero, which is 1 (a DeepSpeed file may say so)");
+  ExpectError(train({"--env_type", "bmtrain"}), 2,
+              "use one of single, ddp, zero, zero+tp; words of other systems: pytorch, pytorchDDP, "
+              "deepspeed, deepspeed+mpu");
   const std::string ds = Write("ds.json", R"({"train_micro_batch_size_per_gpu": 2})");
   Output(train({"--env_type", "deepspeed", "--deepspeed", ds}));
   const auto saved = nlohmann::json::parse(Read(Path("run") + "/config.json"));
