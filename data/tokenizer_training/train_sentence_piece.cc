@@ -179,16 +179,13 @@ void Thin(int64_t most, std::vector<std::string>* sentences) {
   sentences->resize(static_cast<size_t>(most));
 }
 
+std::vector<std::string> FamilyNames() {
+  std::vector<std::string> names;
+  for (const Family& family : kFamilies) names.emplace_back(family.name);
+  return names;
+}
+
 StatusOr<TrainerOptions> OptionsOf(const TokenizerTrainingOptions& options, const Family& family) {
-  if (options.type != "unigram" && options.type != "bpe") {
-    return InvalidArgument("tokenizer type '", options.type, "' is neither unigram nor bpe");
-  }
-  if (options.vocab_size < 8 || options.vocab_size > (1 << 20)) {
-    return InvalidArgument("vocab_size ", options.vocab_size, " is not in [8, ", 1 << 20, "]");
-  }
-  if (!(options.character_coverage > 0 && options.character_coverage <= 1)) {
-    return InvalidArgument("character_coverage ", options.character_coverage, " is not in (0, 1]");
-  }
   TESSERA_ASSIGN_OR_RETURN(const std::string normalization, Normalization(options, family));
   TrainerOptions trainer = {{"model_type", options.type},
                             {"vocab_size", std::to_string(options.vocab_size)},
@@ -209,17 +206,19 @@ const OptionTable& TokenizerTrainingOptions::Table() {
   using O = TokenizerTrainingOptions;
   static const auto* table = new OptionTable(
       OptionTable::Of<O>("Options")
-          .Add("vocab_size", &O::vocab_size, "number of pieces")
-          .Add("type", &O::type, "unigram or bpe", {.type = "TYPE"})
-          .Add("family", &O::family, "whose special tokens and files: t5, llama, glm or chatglm",
-               {.type = "NAME"})
+          .Add("vocab_size", &O::vocab_size, "number of pieces", {.least = 8, .most = 1 << 20})
+          .Add("type", &O::type, "how pieces are learnt",
+               {.type = "TYPE", .choices = {"unigram", "bpe"}})
+          .Add("family", &O::family, "whose special tokens and files",
+               {.type = "NAME", .choices = FamilyNames()})
           .Add("lower_case", &O::lower_case, "fold text to lower case")
           .Add("normalization", &O::normalization, "nmt_nfkc, nfkc or identity",
                {.type = "NAME", .unset = "nmt_nfkc for t5, else identity"})
           .Add("character_coverage", &O::character_coverage,
-               "share of the text's characters that become pieces", {.type = "SHARE"})
+               "share of the text's characters that become pieces",
+               {.above = 0, .most = 1, .type = "SHARE"})
           .Add("max_sentences", &O::max_sentences,
-               "learn from so many lines, spread over the text; 0: all")
+               "learn from so many lines, spread over the text; 0: all", {.least = 0})
           .Add("json_key", &O::json_keys,
                "member of JSON lines that holds text; may be given several times",
                {.type = "KEY"}));
@@ -229,12 +228,9 @@ const OptionTable& TokenizerTrainingOptions::Table() {
 StatusOr<TokenizerTrainingResult> TrainSentencePiece(const std::vector<std::string>& inputs,
                                                      const std::string& folder,
                                                      const TokenizerTrainingOptions& options) {
+  TESSERA_RETURN_IF_ERROR(TokenizerTrainingOptions::Table().Check(&options));
   const auto* family = std::find_if(std::begin(kFamilies), std::end(kFamilies),
                                     [&](const Family& f) { return options.family == f.name; });
-  if (family == std::end(kFamilies)) {
-    return InvalidArgument("tokenizer family '", options.family,
-                           "' is none of t5, llama, glm, chatglm");
-  }
   TESSERA_ASSIGN_OR_RETURN(const TrainerOptions trainer, OptionsOf(options, *family));
   TESSERA_ASSIGN_OR_RETURN(std::vector<std::string> sentences, ReadSentences(inputs, options));
   Thin(options.max_sentences, &sentences);
