@@ -15,7 +15,6 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
-#include <climits>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -460,13 +459,7 @@ StatusOr<AtomicFile> AtomicFile::Create(const std::string& path) {
       return file;
     }
   }
-  // A link stays a link: what it points to is replaced.
-  std::string destination = path;
-  char target[PATH_MAX];
-  if (lstat(path.c_str(), &info) == 0 && S_ISLNK(info.st_mode) &&
-      realpath(path.c_str(), target) != nullptr) {
-    destination = target;
-  }
+  std::string destination = BehindLinks(path);
   file.temporary_ = TemporaryFor(destination);
   file.path_ = std::move(destination);
   // Of an earlier process of this number, or somebody's link to a file of ours: neither is written.
@@ -529,7 +522,7 @@ AtomicDirectory::AtomicDirectory(std::string path, std::string temporary)
     : path_(std::move(path)), temporary_(std::move(temporary)) {}
 
 StatusOr<AtomicDirectory> AtomicDirectory::Create(const std::string& path) {
-  std::string destination = WithoutTrailingSlashes(path);
+  std::string destination = WithoutTrailingSlashes(BehindLinks(WithoutTrailingSlashes(path)));
   TESSERA_RETURN_IF_ERROR(MakeDirectories(ParentOf(destination)));
   std::string temporary = TemporaryFor(destination);
   TESSERA_RETURN_IF_ERROR(RemoveAll(temporary));

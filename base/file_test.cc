@@ -198,6 +198,21 @@ TEST_F(FileTest, LinksStayLinks) {
   ASSERT_TRUE(WriteFileAtomically(Path("link"), "new").ok());
   EXPECT_TRUE(fs::is_symlink(Path("link")));
   EXPECT_EQ(Read(Path("f")), "new");
+  // What a link points to need not exist, and may be another link.
+  fs::create_directory(Path("sub"));
+  fs::create_symlink("sub/later", Path("early"));
+  fs::create_symlink("early", Path("earlier"));
+  ASSERT_TRUE(WriteFileAtomically(Path("earlier"), "now").ok());
+  EXPECT_TRUE(fs::is_symlink(Path("earlier")) && fs::is_symlink(Path("early")));
+  EXPECT_EQ(Read(Path("sub/later")), "now");
+  // Links to folders, too.
+  fs::create_directory(Path("sub/folder"));
+  fs::create_symlink(Path("sub/folder"), Path("there"));
+  AtomicDirectory folder = AtomicDirectory::Create(Path("there/")).value();
+  Write(folder.temporary_path() + "/a", "1");
+  ASSERT_TRUE(folder.CommitReplacing().ok());
+  EXPECT_TRUE(fs::is_symlink(Path("there")));
+  EXPECT_EQ(Read(Path("sub/folder/a")), "1");
 }
 
 TEST_F(FileTest, AFullDiskLosesNothing) {

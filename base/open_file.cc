@@ -6,6 +6,7 @@
 
 #include <cerrno>
 #include <charconv>
+#include <climits>
 #include <string_view>
 #include <system_error>
 
@@ -26,6 +27,20 @@ int NamedDescriptor(const std::string& path) {
     if (read.ec == std::errc() && read.ptr == end && descriptor >= 0) return descriptor;
   }
   return -1;
+}
+
+std::string BehindLinks(const std::string& path) {
+  constexpr int kMostLinks = 40;  // as Linux follows
+  std::string at = path;
+  for (int i = 0; i < kMostLinks; ++i) {
+    char target[PATH_MAX];
+    const ssize_t size = readlink(at.c_str(), target, sizeof(target));
+    if (size <= 0) return at;  // no link
+    const std::string_view to(target, static_cast<size_t>(size));
+    // A relative link is meant from its own folder.
+    at = to.front() == '/' ? std::string(to) : at.substr(0, at.rfind('/') + 1).append(to);
+  }
+  return path;
 }
 
 }  // namespace tessera

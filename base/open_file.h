@@ -19,6 +19,10 @@ int OpenFile(const std::string& path, int flags, mode_t mode = 0);
 // such a path anew would begin at the start of a file that the shell appends to.
 int NamedDescriptor(const std::string& path);
 
+// What the symbolic links at the end of a path lead to, whether or not it exists: a link stays a
+// link where an output is renamed to its destination. A path that is no link is returned as it is.
+std::string BehindLinks(const std::string& path);
+
 }  // namespace tessera
 
 #endif  // TESSERA_BASE_OPEN_FILE_H_

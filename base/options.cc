@@ -286,7 +286,10 @@ Status CheckRange(const OptionNotes& notes, const Json& value, const std::string
   if (std::find(notes.choices.begin(), notes.choices.end(), text) != notes.choices.end()) {
     return OkStatus();
   }
-  return InvalidArgument(where, " '", text, "' is not known; use one of ", Listed(notes.choices));
+  std::vector<std::string> others;
+  for (const auto& [theirs, ours] : notes.values) others.push_back(theirs);
+  return InvalidArgument(where, " '", text, "' is not known; use one of ", Listed(notes.choices),
+                         others.empty() ? "" : "; words of other systems: ", Listed(others));
 }
 
 }  // namespace

@@ -93,8 +93,10 @@ TEST(OptionsTest, FailuresNameSourceKeyAndValue) {
             "run.json: 'learning_rate' must be a number, not \"x\"");
   EXPECT_EQ(Failure({{"lr", std::numeric_limits<double>::infinity()}}),
             "run.json: 'lr' must be finite, not inf");
-  EXPECT_EQ(Failure({{"kind", "fancier"}}),
-            "run.json: 'kind' 'fancier' is not known; use one of plain, fancy");
+  EXPECT_EQ(
+      Failure({{"kind", "fancier"}}),
+      "run.json: 'kind' 'fancier' is not known; use one of plain, fancy; words of other systems: "
+      "simple, no");
   EXPECT_EQ(Failure({{"betas", {0.9}}}), "run.json: 'betas' must be 2 values, not [0.9]");
   EXPECT_EQ(Failure({{"betas", {0.9, 1}}}), "run.json: 'betas' must be below 1, not 1");
   EXPECT_EQ(Failure({{"clip", 0}}), "run.json: 'clip' must be above 0, not 0");

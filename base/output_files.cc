@@ -169,20 +169,23 @@ Status ClaimOutput(const std::string& given, const ClaimOptions& options,
   std::vector<std::string> reads = options.reads;
   if (is_own) std::erase_if(reads, [](const std::string& read) { return IsDirectory(read); });
   TESSERA_RETURN_IF_ERROR(RefuseInputs({path}, reads));
-  const auto [folder, name] = SplitPath(path);
+  // A command that knows its own files writes no folder.
+  if (options.is_own != nullptr && IsDirectory(path)) return SystemFailure(EISDIR, path);
+  const std::string destination = BehindLinks(path);
+  const auto [folder, name] = SplitPath(destination);
   struct stat info = {};
   if (stat(folder.c_str(), &info) != 0 && errno == ENOENT) {
     if (!options.make_folders) return NotFound(path, ": there is no folder ", folder);
     TESSERA_RETURN_IF_ERROR(MakeDirectories(folder));
   }
-  TESSERA_RETURN_IF_ERROR(OutputLock::Take(path, lock));
+  TESSERA_RETURN_IF_ERROR(OutputLock::Take(destination, lock));
   if (!is_own && !options.overwrite && PathExists(path) && !IsEmptyFile(path)) {
     lock->reset();
     return Failure(StatusCode::kAlreadyExists, path,
                    ": exists, and this command did not write it; give --overwrite to replace it, ",
                    "or another output");
   }
-  return RemoveHalfWritten(path);
+  return RemoveHalfWritten(destination);
 }
 
 Status CheckReplaceable(const std::string& folder, const std::vector<std::string>& markers,

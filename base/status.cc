@@ -40,7 +40,9 @@ StatusCode CodeOfErrno(int error) {
     case EDOM:
     case EFAULT:
     case EILSEQ:
+    case EISDIR:
     case ENAMETOOLONG:
+    case ENOTDIR:
     case ENOTSOCK:
     case ENOTTY:
     case ESPIPE:
@@ -68,8 +70,6 @@ StatusCode CodeOfErrno(int error) {
     case ENOMEM:
       return StatusCode::kResourceExhausted;
     case ENOTEMPTY:
-    case EISDIR:
-    case ENOTDIR:
     case EADDRINUSE:
     case EBADF:
     case EBUSY:

@@ -59,6 +59,9 @@ TEST(StatusTest, SystemFailuresSayWhatTheSystemSays) {
   EXPECT_EQ(CodeOfErrno(ENOSPC), StatusCode::kResourceExhausted);
   EXPECT_EQ(CodeOfErrno(EACCES), StatusCode::kPermissionDenied);
   EXPECT_EQ(CodeOfErrno(EINVAL), StatusCode::kInvalidArgument);
+  // A path of the wrong kind, as docs/cli.md counts it.
+  EXPECT_EQ(CodeOfErrno(EISDIR), StatusCode::kInvalidArgument);
+  EXPECT_EQ(CodeOfErrno(ENOTDIR), StatusCode::kInvalidArgument);
   EXPECT_EQ(CodeOfErrno(987654), StatusCode::kUnknown);
 }
 

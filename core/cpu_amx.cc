@@ -47,9 +47,10 @@ bool ActiveAmx() {
 }
 
 Status CheckAmxEnvironment() {
-  const char* const value = std::getenv(kAmxVariable);
-  if (value == nullptr || std::string_view(value) == "0" || ActiveAmx()) return OkStatus();
-  const char* const objection = std::string_view(value) != "1" ? "must be 0 or 1"
+  const char* const given = std::getenv(kAmxVariable);
+  const std::string_view value = given == nullptr ? "" : given;
+  if (value.empty() || value == "0" || ActiveAmx()) return OkStatus();
+  const char* const objection = value != "1" ? "must be 0 or 1"
                                 : !HasAvx512()
                                     ? "goes with the instruction set avx512 or a higher one"
                                     : "this machine has no AMX tiles for bfloat16, or its "

@@ -73,11 +73,16 @@ CpuIsa Detect() {
 CpuIsa Fastest() { return DetectedIsa(); }
 #endif
 
+// What the variable says; "" where it is not set.
+std::string_view IsaAskedFor() {
+  const char* const value = std::getenv(kIsaVariable);
+  return value == nullptr ? "" : value;
+}
+
 CpuIsa FromEnvironment() {
   const CpuIsa best = DetectedIsa();
   const CpuIsa fastest = Fastest();
-  const char* const value = std::getenv(kIsaVariable);
-  const CpuIsa asked = value == nullptr ? fastest : ParseCpuIsa(value).value_or(fastest);
+  const CpuIsa asked = ParseCpuIsa(IsaAskedFor()).value_or(fastest);
   return asked <= best ? asked : fastest;
 }
 
@@ -132,8 +137,8 @@ void SetActiveIsa(CpuIsa isa) {
 }
 
 Status CheckIsaEnvironment() {
-  const char* value = std::getenv(kIsaVariable);
-  if (value == nullptr) return OkStatus();
+  const std::string_view value = IsaAskedFor();
+  if (value.empty()) return OkStatus();
   const std::optional<CpuIsa> asked = ParseCpuIsa(value);
   if (!asked.has_value()) {
     return InvalidArgument(kIsaVariable, "=", value, ": must be ", kNames);

@@ -423,6 +423,8 @@ TEST(CpuIsa, TheEnvironmentIsChecked) {
     setenv("TESSERA_CPU_ISA", std::string(CpuIsaName(isa)).c_str(), 1);
     EXPECT_EQ(CheckIsaEnvironment().ok(), isa <= DetectedIsa());
   }
+  setenv("TESSERA_CPU_ISA", "", 1);  // as unset
+  EXPECT_TRUE(CheckIsaEnvironment().ok());
   unsetenv("TESSERA_CPU_ISA");
   EXPECT_TRUE(CheckIsaEnvironment().ok());
   if (before != nullptr) setenv("TESSERA_CPU_ISA", saved.c_str(), 1);

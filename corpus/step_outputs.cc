@@ -2,19 +2,23 @@
 #include "corpus/step_outputs.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <optional>
 #include <set>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include "base/file.h"
 #include "base/json_text.h"
+#include "base/open_file.h"
 #include "base/output_files.h"
 #include "nlohmann/json.hpp"
 
 namespace tessera::corpus {
 namespace {
 
+namespace fs = std::filesystem;
 using nlohmann::json;
 
 // Options that name files which the step writes; others that name files name inputs.
@@ -40,6 +44,22 @@ std::vector<std::string> FilesOf(const std::string& output, StepOutput kind, con
     files.push_back(std::string(output).replace(place, 2, part.substr(0, part.find('='))));
   }
   return files;
+}
+
+// A step's files grow beside their journal, and get their names in the end. Where the output is a
+// pipe or a device, that would replace it: /dev/stdout by a file.
+Status CheckIsFile(const std::string& path) {
+  std::error_code error;
+  const fs::file_status there = fs::status(path, error);
+  if (path == "-" || NamedDescriptor(path) >= 0 || fs::is_other(there)) {
+    return InvalidArgument(path, ": is no file; a step writes files alone, which it can continue",
+                           path == "-" ? " (./- is a file of that name)" : "");
+  }
+  const std::string name = fs::path(path).filename().string();
+  if (name.empty() || name == ".bin" || name == ".idx") {
+    return InvalidArgument(path, ": the output has no name behind its folder");
+  }
+  return OkStatus();
 }
 
 bool SaysTessera(const std::string& path) {
@@ -79,6 +99,7 @@ StatusOr<std::shared_ptr<StepOutputs>> StepOutputs::Take(const json& options, St
       }
     }
     if (files.empty()) return OkStatus();  // which the step refuses
+    for (const std::string& file : files) TESSERA_RETURN_IF_ERROR(CheckIsFile(file));
     std::vector<std::string> all = files;
     for (const std::string& file : files) {
       for (const char* end : {".part", ".journal"}) all.push_back(file + end);

@@ -3,11 +3,36 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <set>
+#include <string_view>
+#include <utility>
 
 #include "base/json_ordered.h"
 #include "base/nearest_name.h"
 
 namespace tessera::serve {
+namespace {
+
+// Fields of llama.cpp's server and Ollama, with those of ours that a client wants instead. What
+// they mean differs: llama.cpp's penalty is of the last 64 tokens alone.
+constexpr std::pair<std::string_view, const char*> kElsewhere[] = {
+    {"repeat_penalty", "repetition_penalty"},
+    {"n_predict", "max_tokens"},
+    {"num_predict", "max_tokens"},
+    {"n_probs", "logprobs"},
+    {"grammar", "response_format"},
+    {"json_schema", "response_format"},
+};
+
+// "; use 'max_tokens'" where `known` has it, else the nearest name.
+std::string HintFor(const std::string& key, const std::set<std::string>& known) {
+  for (const auto& [theirs, ours] : kElsewhere) {
+    if (key == theirs && known.contains(ours)) return Concat("; use '", ours, "'");
+  }
+  return DidYouMean(key, {known.begin(), known.end()});
+}
+
+}  // namespace
 
 using nlohmann::ordered_json;
 
@@ -90,8 +115,7 @@ Status Fields::Finish() {
   if (!status_.ok() || !body_.is_object()) return status_;
   for (const auto& [key, value] : body_.items()) {
     if (asked_.contains(key) || value.is_null()) continue;
-    const std::vector<std::string> names(asked_.begin(), asked_.end());
-    Fail(key, Concat("there is no such field here", DidYouMean(key, names)));
+    Fail(key, Concat("there is no such field here", HintFor(key, asked_)));
     return status_;
   }
   return status_;

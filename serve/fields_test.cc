@@ -44,6 +44,8 @@ TEST(FieldsTest, KeepsTheFirstThatIsWrong) {
            {{{"best", "x"}}, "best", "best: there is one"},
            {{{"on", nullptr}, {"skips", false}}, "skips", "skips: always"},
            {{{"stpos", 2}}, "stpos", "stpos: there is no such field here; did you mean 'stops'?"},
+           {{{"n_probs", 2}}, "n_probs", "n_probs: there is no such field here; use 'logprobs'"},
+           {{{"n_predict", 2}}, "n_predict", "n_predict: there is no such field here"},
            {{{"on", 1}, {"t", 2}}, "t", "t: must be at most 1, not 2"},
            {ordered_json::array(), "", "the body must be a JSON object"}}) {
     Fields fields(c.body);
@@ -52,6 +54,7 @@ TEST(FieldsTest, KeepsTheFirstThatIsWrong) {
     fields.Flag("on");
     fields.Texts("stops", 2);
     fields.Refuse("best", "there is one", 1);
+    fields.Allow({"logprobs"});
     fields.Refuse("skips", "always", true);
     EXPECT_EQ(fields.Finish().message(), c.message) << c.body;
     EXPECT_EQ(fields.failed(), c.key);

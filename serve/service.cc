@@ -10,6 +10,7 @@
 
 #include "absl/strings/ascii.h"
 #include "base/json_ordered.h"
+#include "base/nearest_name.h"
 #include "data/tokenizer/tokenizer.h"
 #include "models/generation/written_text.h"
 #include "nn/module.h"
@@ -66,6 +67,14 @@ int64_t LongestToken(const data::Tokenizer& tokenizer) {
     longest = std::max(longest, tokenizer.TokenBytes(static_cast<int32_t>(id)).size());
   }
   return static_cast<int64_t>(longest);
+}
+
+// "; did you mean '/v1/completions'?", also where a client leaves out "/v1".
+std::string NearAddress(const std::string& path) {
+  std::vector<std::string> known;
+  for (const Endpoint& endpoint : Endpoints()) known.emplace_back(endpoint.path);
+  const std::string hint = DidYouMean(path, known);
+  return hint.empty() ? DidYouMean("/v1" + path, known) : hint;
 }
 
 }  // namespace
@@ -326,7 +335,7 @@ void Service::Handle(HttpExchange exchange) {
                                    "the key is missing or wrong (Authorization: Bearer KEY)"));
   }
   if (endpoint == nullptr && methods.empty()) {
-    return Refuse(exchange, NotFound("there is no ", request.path));
+    return Refuse(exchange, NotFound("there is no ", request.path, NearAddress(request.path)));
   }
   if (endpoint == nullptr) {
     const Status status =

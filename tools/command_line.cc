@@ -230,6 +230,12 @@ StatusOr<std::vector<std::string>> NormaliseArguments(const CLI::App& app,
   for (; i < args.size(); ++i) {
     const std::string& argument = args[i];
     if (argument == "--") {
+      const std::string word = i + 1 < args.size() ? args[i + 1] : "";
+      const bool launches = command->get_name() == "launch" && !word.empty() && word[0] != '-';
+      const std::vector<std::string> known = CommandNames(app);
+      if (launches && std::find(known.begin(), known.end(), word) == known.end()) {
+        return NothingToLaunch(app, word);
+      }
       result.insert(result.end(), args.begin() + static_cast<std::ptrdiff_t>(i), args.end());
       break;
     }
@@ -293,6 +299,14 @@ Status WriteOutBeside(const std::string& output, std::string_view text) {
   if (NamedDescriptor(output) != STDOUT_FILENO) return WriteOut(text);
   std::fwrite(text.data(), 1, text.size(), stderr);
   return OkStatus();
+}
+
+std::string OutputPath(const std::string& given) { return given == "-" ? "/dev/stdout" : given; }
+
+Status RefuseStandardOutput(const std::string& flag, const std::string& given) {
+  if (NamedDescriptor(OutputPath(given)) < 0) return OkStatus();
+  return InvalidArgument(flag, " ", given, ": what is written is no stream; give a path",
+                         given == "-" ? " (./- is a file of that name)" : "");
 }
 
 std::string WithThousands(int64_t value) {

@@ -83,6 +83,11 @@ Status WriteOut(std::string_view text);
 // standard output.
 Status WriteOutBeside(const std::string& output, std::string_view text);
 
+// The path of an output that a flag names: "-" is standard output.
+std::string OutputPath(const std::string& given);
+// InvalidArgument where an output is standard output, and a folder or several files are written.
+Status RefuseStandardOutput(const std::string& flag, const std::string& given);
+
 // Writes "warning: LINE" to standard error; nothing where the line is empty.
 void WarnOf(const std::string& line);
 

@@ -3,6 +3,8 @@
 // integers, and with an adapter, into a model's folder.
 #include <unistd.h>
 
+#include <algorithm>
+#include <cctype>
 #include <charconv>
 #include <cstdio>
 #include <iterator>
@@ -71,7 +73,14 @@ std::optional<int64_t> ParseBytes(std::string_view text) {
   return std::nullopt;
 }
 
-bool IsGguf(const std::string& path) { return path.ends_with(".gguf"); }
+// By its name, in any case.
+bool IsGguf(const std::string& path) {
+  constexpr std::string_view kEnd = ".gguf";
+  return path.size() >= kEnd.size() &&
+         std::equal(kEnd.rbegin(), kEnd.rend(), path.rbegin(), [](char a, char b) {
+           return a == std::tolower(static_cast<unsigned char>(b));
+         });
+}
 
 Status Claim(const ConvertFlags& flags, std::optional<OutputLock>* lock) {
   ClaimOptions claim = {.reads = {flags.from, flags.adapter, flags.base},
@@ -192,6 +201,7 @@ Status WriteGguf(const std::string& from, const ConvertFlags& flags, models::Con
 }
 
 Status Convert(const ConvertFlags& flags, const models::WriteWatch& watch) {
+  TESSERA_RETURN_IF_ERROR(RefuseStandardOutput("the output", flags.to));
   std::optional<OutputLock> lock;
   const bool from_gguf = IsGguf(flags.from) || models::IsGgufFile(flags.from);
   const bool changes = !flags.quantize.empty() || !flags.adapter.empty() || !flags.dtype.empty();

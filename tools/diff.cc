@@ -238,8 +238,14 @@ Status RunDiff(const DiffFlags& flags) {
     if (IsModelDump(tensors)) return DiffDump(tensors, *model, flags.tolerance);
   }
   const double tolerance = flags.tolerance.value_or(0);
+  const bool traced = train::HasTrace(flags.a) || train::HasTrace(flags.b);
   TESSERA_ASSIGN_OR_RETURN(NamedTensors a, NamedTensors::Open(flags.a));
   TESSERA_ASSIGN_OR_RETURN(NamedTensors b, NamedTensors::Open(flags.b));
+  std::string untraced;
+  if (traced && a.is_checkpoint() && b.is_checkpoint()) {
+    untraced = Concat("; ", train::HasTrace(flags.a) ? flags.b : flags.a,
+                      " has no trace: only checkpoints are compared");
+  }
   // Beside a model a checkpoint is one, too.
   if (a.is_checkpoint() && !b.is_checkpoint()) a = a.WeightsOfModel();
   if (b.is_checkpoint() && !a.is_checkpoint()) b = b.WeightsOfModel();
@@ -272,9 +278,11 @@ Status RunDiff(const DiffFlags& flags) {
     note(Concat(name, ": is in ", b.path(), " alone"));
     ++all;
   }
-  if (differing > 0) return Differs(Concat(first, "; ", differing, " of ", all, " tensors differ"));
+  if (differing > 0) {
+    return Differs(Concat(first, "; ", differing, " of ", all, " tensors differ", untraced));
+  }
   return WriteOut(Concat("the same ", in_a.size(), " tensors",
-                         tolerance > 0 ? Concat(" within ", tolerance) : "", "\n"));
+                         tolerance > 0 ? Concat(" within ", tolerance) : "", untraced, "\n"));
 }
 
 }  // namespace

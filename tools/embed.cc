@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/file.h"
+#include "base/open_file.h"
 #include "base/output_files.h"
 #include "models/open/open_model.h"
 #include "nlohmann/json.hpp"
@@ -61,7 +62,7 @@ std::string JsonLine(const std::string& text, const std::vector<float>& vector) 
 }
 
 bool IsJsonLines(const std::string& path) {
-  return path.ends_with(".jsonl") || path.ends_with(".ndjson");
+  return path.ends_with(".jsonl") || path.ends_with(".ndjson") || NamedDescriptor(path) >= 0;
 }
 
 StatusOr<models::OpenedModel> Open(const EmbedFlags& flags) {
@@ -73,7 +74,8 @@ StatusOr<models::OpenedModel> Open(const EmbedFlags& flags) {
   return models::OpenModel(flags.model, options);
 }
 
-Status RunEmbed(const EmbedFlags& flags) {
+Status RunEmbed(EmbedFlags flags) {
+  flags.output = OutputPath(flags.output);
   const bool json = IsJsonLines(flags.output);
   if (!json && !flags.output.ends_with(".npy")) {
     return InvalidArgument("--output ", flags.output, ": must end in .npy or .jsonl");
@@ -90,7 +92,9 @@ Status RunEmbed(const EmbedFlags& flags) {
   TESSERA_ASSIGN_OR_RETURN(const models::OpenedModel opened, Open(flags));
   TESSERA_ASSIGN_OR_RETURN(const models::TextEncoder encoder, opened.encoder);
   const models::Model& model = *opened.model;
-  TESSERA_RETURN_IF_ERROR(encoder.CheckEmbeds(model));
+  if (const Status embeds = encoder.CheckEmbeds(model); !embeds.ok()) {
+    return InvalidArgument(flags.model, ": ", Message(embeds));
+  }
   models::TextOptions reading = {.prompt = flags.prompt, .max_tokens = flags.max_tokens};
   if (!flags.prompt_name.empty()) {
     TESSERA_ASSIGN_OR_RETURN(reading.prompt, encoder.PromptOf(flags.prompt_name));
@@ -123,8 +127,8 @@ Status RunEmbed(const EmbedFlags& flags) {
     }
   }
   TESSERA_RETURN_IF_ERROR(out.Commit());
-  return WriteOut(
-      Concat(lines.texts.size(), " vectors of ", size, " numbers in ", flags.output, "\n"));
+  return WriteOutBeside(flags.output, Concat(lines.texts.size(), " vectors of ", size,
+                                             " numbers in ", flags.output, "\n"));
 }
 
 }  // namespace
@@ -139,7 +143,7 @@ void AddEmbedCommand(CLI::App& app, CommandState& state) {
       .Add("input", &F::input, kTextLinesHelp, {.type = "FILE"})
       .Add("output", &F::output,
            "written: .npy, a row of float32 for each text, or .jsonl, an object with `text` and "
-           "`embedding` for each",
+           "`embedding` for each; -: such objects on standard output",
            {.type = "FILE"})
       .Add("json_key", &F::json_key, kTextKeyHelp, {.type = "KEY"})
       .Add("prompt", &F::prompt, "put before each text, instead of the folder's default prompt",

@@ -26,11 +26,11 @@ Status RunEval(const CLI::App& command, const EvalFlags& flags, const FieldFlags
   TESSERA_ASSIGN_OR_RETURN(config.model, FolderOrArchive(flags.model));
   TESSERA_RETURN_IF_ERROR(fields.ApplyTo(command, &config, names));
   TESSERA_ASSIGN_OR_RETURN(const nn::BuildContext build, ApplyComputeFlags(flags));
-  const ScratchDirectory scratch;
+  TESSERA_ASSIGN_OR_RETURN(const auto scratch, ScratchDirectory::Create());
   TESSERA_ASSIGN_OR_RETURN(
       const train::RunSetup setup,
       train::PrepareEvaluation(config, build,
-                               {.cache = scratch.path(), .quantize = QuantizeOf(flags)}));
+                               {.cache = scratch->path(), .quantize = QuantizeOf(flags)}));
   train::Trainer trainer(setup.config, *setup.model, setup.data);
   train::EvaluationResult found;
   int64_t rows = 0;

@@ -53,7 +53,9 @@ StatusOr<std::vector<Bundle::Entry>> ReadTensors(const std::string& path) {
 
 constexpr char kWriter[] = "tessera forward";
 
-Status RunForward(const ForwardFlags& flags) {
+Status RunForward(ForwardFlags flags) {
+  flags.outputs = OutputPath(flags.outputs);
+  flags.grads = OutputPath(flags.grads);
   const ClaimOptions claim = {
       .reads = {flags.model, flags.inputs, flags.adapter},
       .overwrite = flags.overwrite,

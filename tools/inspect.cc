@@ -272,9 +272,10 @@ Status RunInspect(const std::string& path) {
     }
     if (models::IsGgufFile(path)) return InspectGguf(path);
     if (BeginsAsWeights(path) || path.ends_with(".safetensors")) return InspectFile(path);
-    return DataLoss(path,
-                    ": is neither a file of weights (safetensors, GGUF, torch.save's) nor a token "
-                    "dataset nor a table (Parquet, Arrow)");
+    return InvalidArgument(
+        path,
+        ": is neither a file of weights (safetensors, GGUF, torch.save's) nor a token "
+        "dataset nor a table (Parquet, Arrow)");
   }
   if (PathExists(path) || PathExists(path + ".idx")) return InspectDataset(path);
   return NotFound(path, ": no such file or directory");

@@ -91,7 +91,8 @@ StatusOr<Machine> ThisMachine() {
   machine.cores = AvailableCores();
   machine.gpus = CountGpus();
   machine.is_root = geteuid() == 0;
-  if (const char* ssh = std::getenv("TESSERA_SSH")) machine.ssh = ssh;
+  const char* const ssh = std::getenv("TESSERA_SSH");
+  if (ssh != nullptr && *ssh != '\0') machine.ssh = ssh;
   TESSERA_ASSIGN_OR_RETURN(machine.environment, ForwardedEnvironment());
   return machine;
 }

@@ -36,8 +36,9 @@ StatusOr<NamedTensors> NamedTensors::Open(const std::string& path) {
   if (!IsDirectory(path)) {
     if (models::IsGgufFile(path)) {
       return InvalidArgument(path,
-                             ": a GGUF file's blocks are no tensors; `tessera convert` makes ",
-                             "a folder of it");
+                             ": a GGUF file's blocks are no tensors; compare the folder that "
+                             "`tessera convert ",
+                             path, " FOLDER --dtype float32` makes of it");
     }
     if (!BeginsAsWeights(path)) {
       return InvalidArgument(path,

@@ -48,6 +48,12 @@ Status Fit(const train::RunConfig& config, const train::PlanOptions& options,
                                     {"peak_bytes", layout.plan.peak_bytes()},
                                     {"host_bytes", layout.plan.host_bytes()}};
     text += Concat(layout.Flags(), "  # ", WithThousands(layout.plan.peak_bytes()), " bytes");
+    // Of a pipeline, which this layout is not.
+    for (const char* key : {"schedule", "num_model_chunks"}) {
+      if (!config.IsSet(key) || layout.plan.config.IsSet(key)) continue;
+      entry["without"].push_back(FlagName(key));
+      text += Concat(", without ", FlagName(key));
+    }
     if (layout.time) {
       entry["step"] = layout.time->ToJson();
       text += Concat(", ", layout.time->seconds, " s a step");
@@ -65,11 +71,11 @@ Status RunPlan(const CLI::App& command, const RunFlags& run_flags, const PlanFla
   TESSERA_RETURN_IF_ERROR(run.status());
   if (run.config.model.empty()) return InvalidArgument("a preset or a model folder is missing");
   if (run.resume) return InvalidArgument("--resume: a plan is of a whole run, not of its rest");
-  const ScratchDirectory scratch;
-  run.config.out = JoinPath(scratch.path(), "run");
+  TESSERA_ASSIGN_OR_RETURN(const auto scratch, ScratchDirectory::Create());
+  run.config.out = JoinPath(scratch->path(), "run");
   TESSERA_RETURN_IF_ERROR(run.config.Validate());
   const int ranks = flags.ranks ? asked : static_cast<int>(run.launch.ranks());
-  const train::PlanOptions options = {.ranks = ranks, .cache = JoinPath(scratch.path(), "data")};
+  const train::PlanOptions options = {.ranks = ranks, .cache = JoinPath(scratch->path(), "data")};
   std::optional<train::Machine> machine;
   if (!flags.machine.empty()) {
     TESSERA_ASSIGN_OR_RETURN(machine, train::ReadMachine(flags.machine));

@@ -46,20 +46,21 @@ Status CheckOut(const std::string& path) {
   return NotFound(folder.substr(0, slash), ": no such folder (--out)");
 }
 
-Status RunPredict(const CLI::App& command, const PredictFlags& flags, const FieldFlags& fields,
+Status RunPredict(const CLI::App& command, PredictFlags flags, const FieldFlags& fields,
                   WrittenNames* names) {
+  flags.out = OutputPath(flags.out);
   TESSERA_RETURN_IF_ERROR(CheckOut(flags.out));
   train::RunConfig config;
   TESSERA_ASSIGN_OR_RETURN(config.model, FolderOrArchive(flags.model));
   TESSERA_RETURN_IF_ERROR(fields.ApplyTo(command, &config, names));
   TESSERA_RETURN_IF_ERROR(RefuseInputs({flags.out}, train::PathsRead(config)));
   TESSERA_ASSIGN_OR_RETURN(const nn::BuildContext build, ApplyComputeFlags(flags));
-  const ScratchDirectory scratch;
+  TESSERA_ASSIGN_OR_RETURN(const auto scratch, ScratchDirectory::Create());
   TESSERA_ASSIGN_OR_RETURN(
       const train::RunSetup setup,
       train::PrepareEvaluation(
           config, build,
-          {.cache = scratch.path(), .prediction = true, .quantize = QuantizeOf(flags)}));
+          {.cache = scratch->path(), .prediction = true, .quantize = QuantizeOf(flags)}));
   train::Trainer trainer(setup.config, *setup.model, setup.data);
   train::PredictionResult result;
   {
@@ -83,7 +84,7 @@ void AddPredictCommand(CLI::App& app, CommandState& state) {
   table.Add("model", &F::model, kModelHelp, {.type = "MODEL"})
       .Add("out", &F::out,
            "written: a line of JSON per row with `prediction` (a label or a text), `probabilities` "
-           "of the labels, and `label` where the data have one",
+           "of the labels, and `label` where the data have one; -: standard output",
            {.type = "FILE"})
       .Include<F, ComputeFlags>();
   command->footer(

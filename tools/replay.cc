@@ -67,18 +67,20 @@ bool SameNumber(const NumbersSummary& a, const NumbersSummary& b) {
 }
 
 // Fails where the step began to go wrong at another operation of the run.
-Status CompareWithRun(const std::string& path, const BadNumber& run, const BadNumber& here) {
+Status CompareWithRun(const ReplayFlags& flags, const BadNumber& run, const BadNumber& here) {
   if (!SamePlace(run, here)) {
-    return Internal(path, ": the run has its first number that is not finite at ", PlaceText(run),
-                    ", and this step at ", PlaceText(here));
+    return Internal(flags.file, ": the run has its first number that is not finite at ",
+                    PlaceText(run), ", and this step at ", PlaceText(here));
   }
-  return WriteOut(
+  return WriteOutBeside(
+      flags.outputs,
       SameNumber(run.numbers, here.numbers)
           ? Concat("the run had the same number there: ", NumberText(run.numbers), "\n")
           : Concat("the run had another number there: ", NumberText(run.numbers), "\n"));
 }
 
-Status RunReplay(const ReplayFlags& flags) {
+Status RunReplay(ReplayFlags flags) {
+  flags.outputs = OutputPath(flags.outputs);
   TESSERA_ASSIGN_OR_RETURN(const train::WrittenBadStep run, train::ReadBadStep(flags.file));
   const std::string out = std::filesystem::path(flags.file).parent_path().string();
   std::optional<OutputLock> lock;
@@ -102,11 +104,12 @@ Status RunReplay(const ReplayFlags& flags) {
     return Internal(flags.file, ": all numbers of step ", run.step,
                     " are finite when it runs again here");
   }
-  TESSERA_RETURN_IF_ERROR(WriteOut(Concat("step ", run.step, ": ", here->Text({}), "\n")));
+  TESSERA_RETURN_IF_ERROR(
+      WriteOutBeside(flags.outputs, Concat("step ", run.step, ": ", here->Text({}), "\n")));
   if (!flags.outputs.empty()) {
     TESSERA_RETURN_IF_ERROR(WriteTensorFile(flags.outputs, tensors.entries(), kWriter));
   }
-  return CompareWithRun(flags.file, run.bad.number, here->number);
+  return CompareWithRun(flags, run.bad.number, here->number);
 }
 
 }  // namespace

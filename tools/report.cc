@@ -59,7 +59,8 @@ Status FollowRuns(const ReportFlags& flags) {
   return server.ServeUntilSignal([&] { return PageOf(flags); });
 }
 
-Status RunReport(const CLI::App& command, const ReportFlags& flags) {
+Status RunReport(const CLI::App& command, ReportFlags flags) {
+  flags.out = OutputPath(flags.out);
   if (flags.runs.empty()) return InvalidArgument("report: a run's directory is missing");
   if (flags.follow != flags.out.empty()) {
     return InvalidArgument("report: either --out FILE or --follow is needed");
@@ -81,7 +82,8 @@ void AddReportCommand(CLI::App& app, CommandState& state) {
       app.add_subcommand("report", "Write a page of charts of runs, finished or in progress");
   OptionTable table = OptionTable::Of<F>("Options");
   table.Add("runs", &F::runs, "directories of runs (--out of `train`)", {.type = "RUN..."})
-      .Add("out", &F::out, "the page: one HTML file that needs nothing else", {.type = "FILE"})
+      .Add("out", &F::out, "the page: one HTML file that needs nothing else; -: standard output",
+           {.type = "FILE"})
       .Add("follow", &F::follow,
            "serve the page to this machine's browsers, and keep it up to date")
       .Add("port", &F::port, "with --follow: the port; 0: any that is free",

@@ -39,7 +39,9 @@ Status RunRerank(const RerankFlags& flags) {
   TESSERA_ASSIGN_OR_RETURN(const models::OpenedModel opened,
                            models::OpenModel(flags.model, options));
   TESSERA_ASSIGN_OR_RETURN(const models::TextEncoder encoder, opened.encoder);
-  TESSERA_RETURN_IF_ERROR(encoder.CheckScores(*opened.model));
+  if (const Status scores = encoder.CheckScores(*opened.model); !scores.ok()) {
+    return InvalidArgument(flags.model, ": ", Message(scores));
+  }
   std::vector<models::EncodedText> rows;
   for (size_t i = 0; i < lines.texts.size(); ++i) {
     auto row = encoder.PairOf(*opened.model, *opened.tokenizer, flags.query, lines.texts[i],

@@ -3,11 +3,14 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <stdlib.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <climits>
 #include <csignal>
 #include <cstddef>
+#include <cstdlib>
 #include <string_view>
 
 namespace tessera::tools {
@@ -49,6 +52,21 @@ void ExchangeHandlers(void (*from)(int), void (*to)(int)) {
 }
 
 }  // namespace
+
+StatusOr<std::unique_ptr<const ScratchDirectory>> ScratchDirectory::Create() {
+  const char* const given = std::getenv("TMPDIR");
+  const bool is_set = given != nullptr && *given != '\0';
+  const std::string base = is_set ? given : "/tmp";
+  std::string path = JoinPath(base, "tessera-XXXXXX");
+  if (mkdtemp(path.data()) == nullptr) {
+    return SystemFailure(errno, is_set ? "TMPDIR: " : "", base,
+                         is_set ? "" : " (TMPDIR is not set)",
+                         ": cannot make a folder for temporary files");
+  }
+  auto folder = std::make_unique<const ScratchDirectory>(std::move(path));
+  RemoveOnSignal(folder->path());
+  return folder;
+}
 
 void ScratchDirectory::RemoveOnSignal(const std::string& path) {
   if (removed_on_signal[0] != '\0' || path.size() >= sizeof(removed_on_signal)) return;

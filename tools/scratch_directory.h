@@ -4,15 +4,10 @@
 #ifndef TESSERA_TOOLS_SCRATCH_DIRECTORY_H_
 #define TESSERA_TOOLS_SCRATCH_DIRECTORY_H_
 
-#include <stdlib.h>
-
-#include <cerrno>
-#include <cstdlib>
-#include <cstring>
+#include <memory>
 #include <string>
 #include <utility>
 
-#include "base/error.h"
 #include "base/file.h"
 #include "base/status.h"
 
@@ -21,15 +16,8 @@ namespace tessera::tools {
 class ScratchDirectory {
  public:
   // A new one under the directory for temporary files, which nobody else can foresee or enter:
-  // other users may write there. Throws Error where there can be none.
-  ScratchDirectory() {
-    const char* const given = std::getenv("TMPDIR");
-    const std::string base = given != nullptr && *given != '\0' ? given : "/tmp";
-    path_ = JoinPath(base, "tessera-XXXXXX");
-    TESSERA_CHECK(mkdtemp(path_.data()) != nullptr, "a folder for temporary files", base, ": ",
-                  std::strerror(errno));
-    RemoveOnSignal(path_);
-  }
+  // other users may write there. A failure names the environment variable TMPDIR.
+  static StatusOr<std::unique_ptr<const ScratchDirectory>> Create();
   // At a path, for what is large.
   explicit ScratchDirectory(std::string path) : path_(std::move(path)) {}
   ~ScratchDirectory() {

@@ -82,6 +82,14 @@ Status RefuseForDocuments(const CLI::App& app, const char* beside) {
   return OkStatus();
 }
 
+// Two files are written beside each other, which standard output cannot hold.
+Status CheckPrefix(const std::string& prefix) {
+  TESSERA_RETURN_IF_ERROR(RefuseStandardOutput("--output", prefix));
+  if (!prefix.ends_with('/')) return OkStatus();
+  return InvalidArgument("--output ", prefix, ": a name is missing behind the folder, as in ",
+                         JoinPath(prefix, "corpus"));
+}
+
 Status RunTokenize(const CLI::App& app, const TokenizeFlags& flags) {
   if (!flags.chat.empty()) {
     TESSERA_RETURN_IF_ERROR(RefuseForDocuments(app, "--chat, whose template says where they are"));
@@ -95,6 +103,7 @@ Status RunTokenize(const CLI::App& app, const TokenizeFlags& flags) {
   if (flags.print_ids) {
     TESSERA_RETURN_IF_ERROR(RefuseForDocuments(app, "--print-ids, which prints lines as they are"));
   }
+  if (!flags.print_ids) TESSERA_RETURN_IF_ERROR(CheckPrefix(flags.output));
   std::vector<std::string> reads = flags.input;
   // A dataset may lie in the tokenizer's folder, and be made again.
   if (!PathExists(flags.output + ".idx")) reads.push_back(flags.tokenizer);

@@ -29,12 +29,13 @@ struct TrainTokenizerFlags : data::TokenizerTrainingOptions {
   static std::atomic_flag said;
   while (said.test_and_set()) pause();  // another thread says it, and ends the process
   constexpr std::string_view kLine =
-      "error: train-tokenizer: out of memory; take fewer lines (--max-sentences)\n";
+      "error: train-tokenizer: out of memory; take less text (with SentencePiece, --max-sentences)\n";
   static_cast<void>(!write(STDERR_FILENO, kLine.data(), kLine.size()));
   _exit(1);
 }
 
 Status RunTrainTokenizer(const TrainTokenizerFlags& flags) {
+  TESSERA_RETURN_IF_ERROR(RefuseStandardOutput("--output", flags.output));
   std::set_new_handler(EndWithoutMemory);
   TESSERA_ASSIGN_OR_RETURN(const data::TokenizerTrainingResult result,
                            data::TrainTokenizer(flags.input, flags.output, flags));

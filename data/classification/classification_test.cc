@@ -468,6 +468,8 @@ TEST_F(ClassificationTest, PicturesInTables) {
                  "pictures.parquet[2]: label -1, which means none");
   ExpectContains(Message(open(kNeeded, "other").status()),
                  "pictures.parquet[1]: there is no label");
+  ASSERT_TRUE(open(kOptional, "other").ok());
+  EXPECT_FALSE((*open(kOptional, "other"))->has_labels());
   const auto unlabelled = open(kOptional, "kind");
   ASSERT_TRUE(unlabelled.ok()) << Message(unlabelled.status());
   EXPECT_FALSE((*unlabelled)->has_labels());

@@ -187,7 +187,13 @@ class PictureTable : public ImageSource {
     }
     for (int64_t row = 0; row < rows.length; ++row) {
       const auto where = [&] { return Concat(file, "[", batch.first_row + row, "]"); };
-      if (column.IsNull(row)) return InvalidArgument(where(), ": there is no label");
+      if (column.IsNull(row)) {
+        if (wanted != Labels::kOptional) {
+          return InvalidArgument(where(), ": there is no label");
+        }
+        labelled_ = false;
+        continue;
+      }
       if (text) {
         texts_.emplace_back(column.strings[row]);
         continue;

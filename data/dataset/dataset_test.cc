@@ -512,6 +512,12 @@ TEST_F(DatasetTest, PackedWindowsCoverTheStream) {
   EXPECT_NE(Message(few.status()).find("20 tokens are too few: 21 are needed"), std::string::npos)
       << few.status();
   EXPECT_THROW((void)PackedDataset::Create(data, {.seq_len = 0, .vocab_size = 20}), Error);
+  // Tokens made of a text are named by the text, wherever they lie.
+  const auto of_text = IndexedDataset::Open(Path("w"), "my.txt");
+  ASSERT_TRUE(of_text.ok());
+  const auto few_of_text = PackedDataset::Create(*of_text, {.seq_len = 20, .vocab_size = 20});
+  EXPECT_EQ(Message(few_of_text.status()),
+            "my.txt: 20 tokens are too few: 21 are needed with a sequence length of 20");
 }
 
 TEST_F(DatasetTest, PackedBatchRows) {

@@ -51,8 +51,7 @@ StatusOr<std::shared_ptr<const DocumentDataset>> DocumentDataset::Create(
   if (documents->size() == 0) {
     const bool validates = options.part == DataPart::kValidation;
     return InvalidArgument(
-        data->prefix(), ".bin: of ", data->num_documents(),
-        " documents none of two tokens is left to ",
+        data->name(), ": of ", data->num_documents(), " documents none of two tokens is left to ",
         validates ? "validate on; give val_data, or val_fraction 0" : "train on");
   }
   return documents;

@@ -88,9 +88,11 @@ std::optional<std::string> IndexedDatasetPrefix(const std::string& path) {
   return prefix;
 }
 
-StatusOr<std::shared_ptr<const IndexedDataset>> IndexedDataset::Open(const std::string& prefix) {
+StatusOr<std::shared_ptr<const IndexedDataset>> IndexedDataset::Open(const std::string& prefix,
+                                                                     const std::string& text) {
   std::shared_ptr<IndexedDataset> data(new IndexedDataset());
   data->prefix_ = WithoutExtension(prefix);
+  data->text_ = text;
   TESSERA_ASSIGN_OR_RETURN(data->index_, MappedFile::Open(data->prefix_ + ".idx"));
   TESSERA_ASSIGN_OR_RETURN(data->tokens_, MappedFile::Open(data->prefix_ + ".bin"));
   TESSERA_RETURN_IF_ERROR(data->CheckHeader());

@@ -60,10 +60,14 @@ class IndexedDataset {
  public:
   // `prefix` with or without .bin or .idx. Everything in the index is checked here, so that reading
   // cannot fail: lengths, pointers inside .bin, documents in order. A status names the file and
-  // offset.
-  static StatusOr<std::shared_ptr<const IndexedDataset>> Open(const std::string& prefix);
+  // offset. `text` is the file or folder that was tokenised into this dataset, if it is known.
+  static StatusOr<std::shared_ptr<const IndexedDataset>> Open(const std::string& prefix,
+                                                              const std::string& text = "");
 
   const std::string& prefix() const { return prefix_; }
+  // For messages about the tokens: what the user named, the text or else <prefix>.bin.
+  std::string name() const { return text_.empty() ? prefix_ + ".bin" : text_; }
+  bool is_named_by_text() const { return !text_.empty(); }
   TokenType type() const { return type_; }
   int64_t num_sequences() const { return num_sequences_; }
   int64_t num_documents() const { return num_documents_; }
@@ -95,6 +99,7 @@ class IndexedDataset {
   int64_t SequenceAt(int64_t position) const;
 
   std::string prefix_;
+  std::string text_;
   MappedFile index_;
   MappedFile tokens_;
   TokenType type_ = TokenType::kInt32;

@@ -30,12 +30,11 @@ StatusOr<std::shared_ptr<const PackedDataset>> PackedDataset::Create(
     needed = 2 * window;
     (options.part == DataPart::kTrain ? end : begin) = std::max<int64_t>(total - validation, 0);
   } else if (options.part == DataPart::kValidation) {
-    return InvalidArgument(data->prefix(),
-                           ".bin: a validation fraction of 0 leaves no tokens to "
-                           "validate on");
+    return InvalidArgument(data->name(),
+                           ": a validation fraction of 0 leaves no tokens to validate on");
   }
   if (end - begin < window || total < needed) {
-    return InvalidArgument(data->prefix(), ".bin: ", total, " tokens are too few: ", needed,
+    return InvalidArgument(data->name(), ": ", total, " tokens are too few: ", needed,
                            " are needed", needed == window ? "" : " for training and validation",
                            " with a sequence length of ", options.seq_len);
   }
@@ -53,8 +52,10 @@ Status ReadWindow(const IndexedDataset& data, int64_t position, int64_t vocab_si
     const int64_t id = t < length ? row.input_ids[t] : row.targets[length - 1];
     if (id < 0 || id >= vocab_size) {
       const int64_t at = position + static_cast<int64_t>(t);
-      return InvalidArgument(data.prefix(), ".bin: token id ", id, " at position ", at, " (byte ",
-                             data.ByteOffset(at), ") is beyond the vocabulary of ", vocab_size);
+      const std::string byte =
+          data.is_named_by_text() ? "" : Concat(" (byte ", data.ByteOffset(at), ")");
+      return InvalidArgument(data.name(), ": token id ", id, " at position ", at, byte,
+                             " is beyond the vocabulary of ", vocab_size);
     }
   }
   return OkStatus();

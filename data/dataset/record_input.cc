@@ -150,13 +150,20 @@ Status NoText(const std::string& where, const std::string& column, const std::st
   return InvalidArgument(where, ": \"", column, "\" must be text, a number or a truth value", is);
 }
 
-Status VisitObjects(const std::string& path, const std::vector<std::string>& columns,
+// What a column without a value is.
+enum class Nulls { kRefused, kEmpty };
+
+Status VisitObjects(const std::string& path, const std::vector<std::string>& columns, Nulls nulls,
                     const RecordVisitor& visit) {
   std::vector<std::string> picked(columns.size());
   return ForEachJsonRecord(path, [&](const Json& object, const std::string& where) -> Status {
     for (size_t i = 0; i < columns.size(); ++i) {
       const Json* const member = MemberAt(object, columns[i]);
       if (member == nullptr) return NoColumn(where, columns[i], NamesIn(object));
+      if (nulls == Nulls::kEmpty && member->is_null()) {
+        picked[i].clear();
+        continue;
+      }
       if (member->is_structured() || member->is_null()) {
         return NoText(where, columns[i], Concat("; it is ", member->type_name()));
       }
@@ -210,7 +217,7 @@ bool ReadField(const Column& column, int64_t row, const std::string& member, std
   return true;
 }
 
-Status VisitColumns(const std::string& path, const std::vector<std::string>& columns,
+Status VisitColumns(const std::string& path, const std::vector<std::string>& columns, Nulls nulls,
                     const RecordVisitor& visit) {
   TESSERA_ASSIGN_OR_RETURN(const std::unique_ptr<TableReader> table, OpenTable(path));
   std::vector<Place> places;
@@ -225,6 +232,10 @@ Status VisitColumns(const std::string& path, const std::vector<std::string>& col
       for (size_t i = 0; i < columns.size(); ++i) {
         const Column& column = batch.rows.children[places[i].column];
         if (ReadField(column, row, places[i].member, &picked[i])) continue;
+        if (nulls == Nulls::kEmpty && column.IsNull(row)) {
+          picked[i].clear();
+          continue;
+        }
         return NoText(where, columns[i],
                       column.IsNull(row) ? "; it is null"
                                          : Concat("; the column is ", TypeText(*column.type)));
@@ -287,8 +298,10 @@ StatusOr<std::vector<std::string>> ColumnsOf(const std::string& data) {
   return names;
 }
 
-Status ForEachRecord(const std::string& path, const std::vector<std::string>& columns,
-                     const RecordVisitor& visit) {
+namespace {
+
+Status VisitRecords(const std::string& path, const std::vector<std::string>& columns, Nulls nulls,
+                    const RecordVisitor& visit) {
   for (auto column = columns.begin(); column != columns.end(); ++column) {
     if (std::find(columns.begin(), column, *column) == column) continue;
     return InvalidArgument(path, ": column '", *column, "' is asked for twice");
@@ -297,11 +310,32 @@ Status ForEachRecord(const std::string& path, const std::vector<std::string>& co
   for (const std::string& file : files) {
     TESSERA_RETURN_IF_ERROR(CheckFormat(file));
     TESSERA_ASSIGN_OR_RETURN(const bool has_columns, HoldsColumns(file));
-    TESSERA_RETURN_IF_ERROR(has_columns       ? VisitColumns(file, columns, visit)
+    TESSERA_RETURN_IF_ERROR(has_columns       ? VisitColumns(file, columns, nulls, visit)
                             : HasHeader(file) ? VisitTable(file, columns, visit)
-                                              : VisitObjects(file, columns, visit));
+                                              : VisitObjects(file, columns, nulls, visit));
   }
   return OkStatus();
+}
+
+}  // namespace
+
+Status ForEachRecord(const std::string& path, const std::vector<std::string>& columns,
+                     const RecordVisitor& visit) {
+  return VisitRecords(path, columns, Nulls::kRefused, visit);
+}
+
+StatusOr<bool> HoldValues(const std::string& path, const std::vector<std::string>& columns) {
+  bool found = false;
+  const Status read = VisitRecords(
+      path, columns, Nulls::kEmpty, [&](std::span<const std::string> fields, const std::string&) {
+        found = std::any_of(fields.begin(), fields.end(), [](const std::string& field) {
+          return field.find_first_not_of(" \t") != std::string::npos;
+        });
+        return found ? Failure(StatusCode::kCancelled, "one is enough") : OkStatus();
+      });
+  if (found) return true;
+  TESSERA_RETURN_IF_ERROR(read);
+  return false;
 }
 
 }  // namespace tessera::data

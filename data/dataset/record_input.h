@@ -53,6 +53,10 @@ StatusOr<std::vector<std::string>> ColumnsOf(const std::string& path);
 Status ForEachRecord(const std::string& path, const std::vector<std::string>& columns,
                      const RecordVisitor& visit);
 
+// Whether a record has a value in one of these columns. False where all are null or blank, as
+// labels are that nobody has given.
+StatusOr<bool> HoldValues(const std::string& path, const std::vector<std::string>& columns);
+
 }  // namespace tessera::data
 
 #endif  // TESSERA_DATA_DATASET_RECORD_INPUT_H_

@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -24,25 +25,37 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-// Holds <prefix>.lock from its making to its destruction.
+// Holds <prefix>.lock from its making to its destruction, which removes the file.
 class PrefixLock {
  public:
   static StatusOr<std::unique_ptr<PrefixLock>> Take(const std::string& prefix) {
     const std::string path = prefix + ".lock";
-    const int fd = OpenFile(path, O_RDWR | O_CREAT, 0666);
-    if (fd < 0) return SystemFailure(errno, path, ": cannot write");
-    while (flock(fd, LOCK_EX) != 0) {
-      if (errno == EINTR) continue;
-      const int error = errno;
+    for (;;) {
+      const int fd = OpenFile(path, O_RDWR | O_CREAT, 0666);
+      if (fd < 0) return SystemFailure(errno, path, ": cannot write");
+      while (flock(fd, LOCK_EX) != 0) {
+        if (errno == EINTR) continue;
+        const int error = errno;
+        close(fd);
+        return SystemFailure(error, path, ": cannot lock");
+      }
+      // The one before has removed the file; another process may have made a new one.
+      struct stat mine = {}, now = {};
+      if (fstat(fd, &mine) == 0 && stat(path.c_str(), &now) == 0 && mine.st_dev == now.st_dev &&
+          mine.st_ino == now.st_ino) {
+        return std::unique_ptr<PrefixLock>(new PrefixLock(path, fd));
+      }
       close(fd);
-      return SystemFailure(error, path, ": cannot lock");
     }
-    return std::unique_ptr<PrefixLock>(new PrefixLock(fd));
   }
-  ~PrefixLock() { close(fd_); }
+  ~PrefixLock() {
+    unlink(path_.c_str());
+    close(fd_);
+  }
 
  private:
-  explicit PrefixLock(int fd) : fd_(fd) {}
+  PrefixLock(std::string path, int fd) : path_(std::move(path)), fd_(fd) {}
+  std::string path_;
   int fd_;
 };
 

@@ -14,18 +14,18 @@
 namespace tessera::data {
 namespace {
 
+std::vector<std::string> Families() {
+  std::vector<std::string> names = SentencePieceFamilies();
+  for (const std::string& name : PairEncodingFamilies()) names.push_back(name);
+  return names;
+}
+
 StatusOr<TrainedTokenizer> Train(std::vector<std::string> files,
                                  const TokenizerTrainingOptions& options) {
-  std::vector<std::string> families = SentencePieceFamilies();
-  const auto is_in = [&](const std::vector<std::string>& names) {
-    return std::find(names.begin(), names.end(), options.family) != names.end();
-  };
-  if (is_in(families)) return TrainSentencePiece(std::move(files), options);
   const std::vector<std::string> pairs = PairEncodingFamilies();
-  if (is_in(pairs)) return TrainPairEncoding(std::move(files), options);
-  families.insert(families.end(), pairs.begin(), pairs.end());
-  return InvalidArgument("tokenizer family '", options.family, "' is none of ",
-                         Joined(families, ", "));
+  return std::find(pairs.begin(), pairs.end(), options.family) != pairs.end()
+             ? TrainPairEncoding(std::move(files), options)
+             : TrainSentencePiece(std::move(files), options);
 }
 
 // Those of a tokenizer that stood here before would be read in this one's place.
@@ -64,23 +64,24 @@ const OptionTable& TokenizerTrainingOptions::Table() {
   using O = TokenizerTrainingOptions;
   static const auto* table = new OptionTable(
       OptionTable::Of<O>("Options")
-          .Add("vocab_size", &O::vocab_size, "number of pieces")
+          .Add("vocab_size", &O::vocab_size, "number of pieces", {.least = 8, .most = 1 << 20})
           .Add("type", &O::type,
                "unigram or bpe for SentencePiece, bpe for bytes, wordpiece for bert",
                {.type = "TYPE", .unset = "the family's first"})
           .Add("family", &O::family,
-               "whose special tokens and files: t5, llama, glm or chatglm (SentencePiece); gpt2, "
-               "llama3 or qwen2 (bytes); bert",
-               {.type = "NAME"})
+               "whose special tokens and files: of SentencePiece, of byte-level BPE, of WordPiece",
+               {.type = "NAME", .choices = Families()})
           .Add("lower_case", &O::lower_case, "fold text to lower case")
           .Add("normalization", &O::normalization, "nmt_nfkc, nfkc or identity",
                {.type = "NAME", .unset = "nmt_nfkc for t5, else identity"})
           .Add("character_coverage", &O::character_coverage,
-               "share of the text's characters that become pieces", {.type = "SHARE"})
+               "share of the text's characters that become pieces",
+               {.above = 0, .most = 1, .type = "SHARE"})
           .Add("min_frequency", &O::min_frequency,
-               "a pair of pieces that comes less often becomes none (bytes, bert)")
+               "a pair of pieces that comes less often becomes none (bytes, bert)", {.least = 0})
           .Add("max_sentences", &O::max_sentences,
-               "learn from so many lines, spread over the text; 0: all")
+               "learn from so many lines, spread over the text; 0: all (SentencePiece)",
+               {.least = 0})
           .Add("json_key", &O::json_keys,
                "member of JSON lines that holds text; may be given several times",
                {.type = "KEY"}));
@@ -90,15 +91,7 @@ const OptionTable& TokenizerTrainingOptions::Table() {
 StatusOr<TokenizerTrainingResult> TrainTokenizer(const std::vector<std::string>& inputs,
                                                  const std::string& folder,
                                                  const TokenizerTrainingOptions& options) {
-  if (options.vocab_size < 8 || options.vocab_size > (1 << 20)) {
-    return InvalidArgument("vocab_size ", options.vocab_size, " is not in [8, ", 1 << 20, "]");
-  }
-  if (!(options.character_coverage > 0 && options.character_coverage <= 1)) {
-    return InvalidArgument("character_coverage ", options.character_coverage, " is not in (0, 1]");
-  }
-  if (options.min_frequency < 0) {
-    return InvalidArgument("min_frequency ", options.min_frequency, " is less than 0");
-  }
+  TESSERA_RETURN_IF_ERROR(TokenizerTrainingOptions::Table().Check(&options));
   TESSERA_ASSIGN_OR_RETURN(std::vector<std::string> files, ListInputFiles(inputs));
   TESSERA_ASSIGN_OR_RETURN(const TrainedTokenizer made, Train(std::move(files), options));
 

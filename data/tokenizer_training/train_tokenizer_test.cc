@@ -257,7 +257,8 @@ TEST_F(TrainTokenizerTest, WhatCannotBeTrainedIsNamed) {
   };
   EXPECT_NE(failure({.family = "gpt3"}).find("'gpt3'"), std::string::npos);
   EXPECT_NE(failure({.type = "word"}).find("'word'"), std::string::npos);
-  EXPECT_NE(failure({.vocab_size = 3}).find("vocab_size 3"), std::string::npos);
+  EXPECT_NE(failure({.vocab_size = 3}).find("vocab_size must be at least 8, not 3"),
+            std::string::npos);
   EXPECT_NE(failure({.vocab_size = 90000}).find("too high"), std::string::npos);
   EXPECT_NE(failure({.vocab_size = 10}).find("smaller"), std::string::npos);
   EXPECT_NE(failure({.normalization = "nfd"}).find("'nfd'"), std::string::npos);

@@ -83,6 +83,10 @@ class RequestReader::Parser : public MessageParser</*kIsRequest=*/true> {
     if (encodings_ > 0 && (lengths_ > 0 || http_1_0)) {
       return Refuse(400, "Transfer-Encoding beside Content-Length or in HTTP/1.0", error);
     }
+    if (field == http::field::content_encoding &&
+        !iequals({value.data(), value.size()}, "identity")) {
+      return Refuse(415, "no Content-Encoding is known; send the body as it is", error);
+    }
     if (field == http::field::expect && !http_1_0) {
       if (!iequals({value.data(), value.size()}, "100-continue")) {
         return Refuse(417, "no expectation but '100-continue' is known", error);

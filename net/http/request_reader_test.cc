@@ -157,6 +157,7 @@ const struct {
     {Head("Content-Length: 1\r\nContent-Length: 2\r\n"), 400},
     {Head("Content-Length: 99999999999999999999\r\n"), 400},
     {Head("Content-Length: 101\r\n"), 413},
+    {Head("Content-Encoding: gzip\r\nContent-Length: 1\r\n"), 415},
     {Head("Transfer-Encoding: gzip\r\n"), 501},
     {Head("Transfer-Encoding: gzip, chunked\r\n"), 501},
     {Head("Transfer-Encoding: chunked, identity\r\n"), 501},

@@ -14,7 +14,7 @@ namespace {
 // Nothing where the variable is not set.
 std::optional<AttentionKernels> FromEnvironment() {
   const char* text = std::getenv("TESSERA_ATTENTION");
-  if (text == nullptr) return std::nullopt;
+  if (text == nullptr || *text == '\0') return std::nullopt;
   const StatusOr<AttentionKernels> parsed = ParseAttentionKernels(text);
   TESSERA_CHECK(parsed.ok(), "attention", "TESSERA_ATTENTION: ", Message(parsed.status()));
   return *parsed;

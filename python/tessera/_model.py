@@ -136,6 +136,10 @@ class Model:
         memory_limit: int = 0,
         progress: Optional[Callable[[int, int], None]] = None,
     ) -> None:
+        # A context checks them, too; the first call makes it.
+        if c.given(ctypes.c_int, "threads", threads) < 0:
+            raise Error(f"threads is {threads}, which is less than 0", Code.INVALID_ARGUMENT)
+        c.given(ctypes.c_uint64, "memory_limit", memory_limit)
         raised: list[BaseException] = []
 
         def on_progress(user: Optional[int], done: int, total: int) -> int:

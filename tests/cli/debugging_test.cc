@@ -398,6 +398,15 @@ TEST_F(DebuggingTest, FilesAndCheckpointsPartAtAnElement) {
   Output(Train("two", {"--lr", "2e-3"}));
   EXPECT_NE(Difference({"diff", Path("one"), Path("two")}).find(": element ["), std::string::npos);
   EXPECT_EQ(Output({"diff", Path("one") + "/checkpoint-3", Path("one")}).find("the same "), 0u);
+  // Of two runs one of which has a trace.
+  Output(Train("traced", {"--trace", "digests"}));
+  for (const Arguments& pair :
+       {Arguments{Path("traced"), Path("one")}, Arguments{Path("one"), Path("traced")}}) {
+    const std::string line = Output({"diff", pair[0], pair[1]});
+    EXPECT_NE(line.find("; " + Path("one") + " has no trace: only checkpoints are compared\n"),
+              std::string::npos)
+        << line;
+  }
   // The weights of a checkpoint have a model's names, beside states of the optimizer.
   EXPECT_EQ(Output({"diff", Path("one"), Path("one") + "/model"}).find("the same "), 0u);
   EXPECT_EQ(Output({"diff", Path("one") + "/model", Path("one")}).find("the same "), 0u);
@@ -414,6 +423,8 @@ TEST_F(DebuggingTest, FilesAndCheckpointsPartAtAnElement) {
     ExpectError({"diff", Path("one") + "/model", Path("text.txt")}, 2,
                 "text.txt: holds no weights");
   }
+  const std::string gguf = Write("m.gguf", "GGUF");
+  ExpectError({"diff", a, gguf}, 2, "`tessera convert " + gguf + " FOLDER --dtype float32`");
   // What begins as a file of weights is one that is damaged.
   ExpectError({"diff", a, Write("cut.safetensors", Read(a).substr(0, 40))}, 1, "cut.safetensors: ");
 }

@@ -186,18 +186,55 @@ TEST_F(OutputsTest, ReportReplacesItsOwnPagesAlone) {
   ExpectError({"report", Path("run"), "--follow", "--overwrite"}, 2, "--overwrite");
 }
 
+// Folders and several files are none of standard output's, and what a step of `corpus` makes is
+// renamed to its place, which would replace a device.
+TEST_F(OutputsTest, WhatIsNoStreamIsNotWrittenToStandardOutput) {
+  const std::string text = Path("text.txt");
+  const std::string line = Write("a.jsonl", R"({"text": "a"})");
+  ASSERT_EQ(mkfifo(Path("fifo").c_str(), 0600), 0);
+  for (const std::string& out : {std::string("-"), Path("fifo")}) {
+    ExpectError({"corpus", "clean", "--input", line, "--output", out}, 2, out + ": is no file");
+  }
+  EXPECT_TRUE(fs::is_fifo(Path("fifo")));
+  for (const std::string out : {"-", "/dev/stdout"}) {
+    ExpectError({"convert", Path("model"), out}, 2, "no stream");
+    ExpectError({"tokenize", "--tokenizer", "byte", "--input", text, "--output", out}, 2,
+                "no stream");
+    ExpectError({"train-tokenizer", "--input", text, "--output", out}, 2, "no stream");
+  }
+  ExpectError(Train("-", text), 2, "--out: '-' is standard output");
+  ExpectError(With(Train(Path("run"), text), {"--profile", "-"}), 2, "--profile: '-'");
+}
+
+TEST_F(OutputsTest, ADatasetOfTokensHasANameAndLeavesNoLock) {
+  const auto tokens = [&](const std::string& out) {
+    return Arguments{"tokenize",       "--tokenizer", "byte", "--input",
+                     Path("text.txt"), "--output",    out};
+  };
+  fs::create_directories(Path("data"));
+  ExpectError(tokens(Path("data/")), 2, "a name is missing behind the folder");
+  EXPECT_TRUE(fs::is_empty(Path("data")));
+  Succeed(tokens(Path("data/x")));
+  EXPECT_TRUE(PathExists(Path("data/x.bin")));
+  EXPECT_FALSE(PathExists(Path("data/x.lock")));
+  ExpectError({"corpus", "tokenize", "--tokenizer", "byte", "--input",
+               Write("b.jsonl", R"({"text": "a"})"), "--output", Path("data/")},
+              2, "has no name behind its folder");
+}
+
 // The shell has opened the file: what it held stays, and standard output has the page alone.
 TEST_F(OutputsTest, WhatGoesToStandardOutputIsAppendedAndAlone) {
   Succeed(Train(Path("run"), Path("text.txt")));
   Succeed({"report", Path("run"), "--out", Path("page")});
   Write("all", "mine\n");
-  for (const char* out : {"/dev/stdout", "/dev/fd/1"}) {
+  for (const char* out : {"/dev/stdout", "/dev/fd/1", "-"}) {
     const std::string command = Concat(kProgram, " report '", Path("run"), "' --out ", out);
     EXPECT_EQ(Run({"-c", command + " | cat"}, {.program = "/bin/bash"}).out, Read(Path("page")));
     const Outcome appended =
         Run({"-c", Concat(command, " >>'", Path("all"), "'")}, {.program = "/bin/bash"});
     EXPECT_EQ(appended.code, 0) << appended.err;
-    EXPECT_EQ(appended.err, Concat("the report is in ", out, "\n"));
+    const std::string name = out == std::string("-") ? "/dev/stdout" : out;
+    EXPECT_EQ(appended.err, Concat("the report is in ", name, "\n"));
   }
   EXPECT_EQ(Read(Path("all")), "mine\n" + Read(Path("page")) + Read(Path("page")));
 }
@@ -221,10 +258,18 @@ TEST_F(OutputsTest, FoldersOfModelsAreReplacedOnlyWhenToldSo) {
   Write("config.json", "{}");
   ExpectError(convert(root_, {"--overwrite"}), 2, "would replace the input");
   ExpectError(convert(Path("config.json"), {"--overwrite"}), 2, "is a file");
-  // GGUF files say who wrote them.
-  Write("m.gguf", "mine");
-  ExpectError({"convert", Path("model"), Path("m.gguf")}, 1, "--overwrite");
-  EXPECT_EQ(Read(Path("m.gguf")), "mine");
+  // GGUF files say who wrote them, and end so in any case.
+  for (const char* name : {"m.gguf", "m.GGUF"}) {
+    Write(name, "mine");
+    ExpectError({"convert", Path("model"), Path(name)}, 1, "--overwrite");
+    EXPECT_EQ(Read(Path(name)), "mine");
+  }
+  // A link stays a link: the folder behind it is replaced.
+  fs::create_directories(Path("real"));
+  fs::create_directory_symlink(Path("real"), Path("behind"));
+  Succeed(convert(Path("behind"), {"--overwrite"}));
+  EXPECT_TRUE(fs::is_symlink(Path("behind")));
+  EXPECT_TRUE(PathExists(Path("real/model.safetensors")));
 }
 
 // What a killed process left of the same output goes; files of others with such names stay.
@@ -284,7 +329,7 @@ TEST_F(OutputsTest, AFolderForTemporaryFilesIsNewAndGoesAgain) {
   const int code = Run({"-c", command}, {.program = "/bin/bash"}).code;
   EXPECT_TRUE(code == 128 + SIGTERM || code == 0) << code;  // 0: it was faster
   EXPECT_TRUE(fs::is_empty(Path("tmp")));
-  ExpectError({"plan", "gpt-tiny"}, 1, "a folder for temporary files: " + Path("none") + ": ",
+  ExpectError({"plan", "gpt-tiny"}, 2, "TMPDIR: " + Path("none") + ": ",
               {.environment = {{"TMPDIR", Path("none")}}});
 }
 

@@ -493,6 +493,9 @@ TEST_F(ServeTest, RefusesByName) {
            {"/v1/embeddings", R"({"input": [""]})", 400, "input", "must not be empty"},
            {"/v1/embeddings", R"({"input": "a", "dimensions": 300})", 400, "dimensions", "16"},
            {"/detokenize", R"({"tokens": [9999]})", 400, "tokens", "9999"},
+           {"/completion", "{}", 404, "", "did you mean '/v1/completions'?"},
+           {"/v1/completions", R"({"prompt": "a", "repeat_penalty": 1.1})", 400, "repeat_penalty",
+            "use 'repetition_penalty'"},
            {"/nowhere", "{}", 404, "", "there is no /nowhere"}}) {
     const HttpResponse response =
         Send(client, {.method = "POST", .path = refusal.path, .body = refusal.body});

@@ -217,7 +217,11 @@ TEST_F(TextVectorsTest, WhatCannotBeIsSaidInALine) {
               longer + ":2: has 13 tokens; the model has 12 positions");
   EXPECT_FALSE(fs::exists(out));
   Output({"embed", plain, "--input", longer, "--output", out, "--max-tokens", "12"});
-  ExpectError({"rerank", plain, "--query", "red", "--input", texts}, 2, "the model is no reranker");
+  ExpectError({"rerank", plain, "--query", "red", "--input", texts}, 2,
+              plain + ": the model is no reranker");
+  const std::string scoring = Saved("scoring", "BertForSequenceClassification");
+  ExpectError({"embed", scoring, "--input", texts, "--output", Path("w.npy")}, 2,
+              scoring + ": the model scores documents");
 }
 
 }  // namespace

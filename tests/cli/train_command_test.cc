@@ -198,10 +198,13 @@ TEST_F(TrainCommandTest, TrainAndEvalRefuseWhatTheyCannotUse) {
               "unknown key 'max_stepz'; did you mean 'max_steps'?");
   ExpectError(train({"--data", text, "--config", Write("d.json", "{")}), 2, "d.json");
   ExpectError(train({"--data", text, "--out", text}), 2, "--out");
-  ExpectError({"train", "gpt-tiny", "--data", text, "--out", text + "/below"}, 1,
+  ExpectError({"train", "gpt-tiny", "--data", text, "--out", text + "/below"}, 2,
               "Not a directory");
   ExpectError({"train", "gpt-tinny", "--data", text, "--out", Path("run")}, 2, "gpt-tinny");
   ExpectError({"eval", "--model", *model_, "--data", Path("absent")}, 2, Path("absent"));
+  const std::string shorter = Write("shorter", "a");
+  ExpectError({"eval", "--model", *model_, "--data", shorter, "--seq-len", "8"}, 2,
+              "error: " + shorter + ": ");
 }
 
 // Flags as they were typed, and keys by the names that they were given under.
@@ -314,6 +317,10 @@ TEST_F(TrainCommandTest, ALauncherSaysThatItStartsNoScript) {
               "and its flags in the script's place (`tessera --help` lists them)");
   ExpectError({"launch", "trian", "--lr", "1"}, 2, "'trian' is none; did you mean 'train'? (");
   ExpectError({"launch", "--use_fsdp", "true", "main.py"}, 2, "'main.py' is none");
+  ExpectError({"launch", "--num_gpus", "2", "--", "main.py"}, 2,
+              "'main.py' is none; give `train` and its flags in the script's place");
+  ExpectError({"launch", "--", "python3", "main.py"}, 2, "'python3' is none; give `train`");
+  ExpectError({"launch", "--", "trian"}, 2, "'trian' is none; did you mean 'train'? (");
 }
 
 // As HfArgumentParser reads the word behind a switch: `--log_level_replica error --log_on_each_node
@@ -401,6 +408,12 @@ TEST_F(TrainCommandTest, APlanIsOfEveryRankAndWritesNothing) {
   ExpectError({"plan", "gpt-tiny", "--ranks", "x"}, 2, "--ranks must be an integer, not \"x\"");
   ExpectError({"plan", "gpt-tiny", "--ranks="}, 2, "--ranks must be an integer");
   ExpectError({"plan", "gpt-tiny", "--fit", "much"}, 2, "--fit");
+  // A layout without a pipeline goes without what is said of one.
+  const Arguments fit = {"plan",  "gpt-tiny", "--seq-len",  "8",
+                         "--fit", "1GiB",     "--schedule", "zb-h1"};
+  const std::string fitted = Output(fit);
+  EXPECT_NE(fitted.find("--pp 1 "), std::string::npos) << fitted;
+  EXPECT_NE(fitted.find(" bytes, without --schedule\n"), std::string::npos) << fitted;
   ExpectError({"plan", "gpt-tiny", "--machine", Path("nowhere")}, 2, "nowhere");
 }
 
@@ -529,6 +542,9 @@ TEST_F(TrainCommandTest, AnEnvironmentIsWhatItSays) {
   ExpectError(train({"--env_type", "deepspeed+mpu", "--zero", "1"}), 2, "needs tp above 1");
   ExpectError(train({"--env_type", "pytorchDDP", "--zero", "1"}), 2,
               "env_type 'ddp' excludes zero, which is 1 (a DeepSpeed file may say so)");
+  ExpectError(train({"--env_type", "bmtrain"}), 2,
+              "use one of single, ddp, zero, zero+tp; words of other systems: pytorch, pytorchDDP, "
+              "deepspeed, deepspeed+mpu");
   const std::string ds = Write("ds.json", R"({"train_micro_batch_size_per_gpu": 2})");
   Output(train({"--env_type", "deepspeed", "--deepspeed", ds}));
   const auto saved = nlohmann::json::parse(Read(Path("run") + "/config.json"));

@@ -126,8 +126,10 @@ class ModelTest(unittest.TestCase):
             lambda: self.model.decode([self.model.info.vocab_size]),
             lambda: self.model.generate("Hi", adapter=2**32),
             lambda: self.model.context(2**64 + 1),
-            lambda: tessera.Model(MODEL, threads=2**32 + 1).generate("Hi"),
-            lambda: tessera.Model(MODEL, memory_limit=-1).generate("Hi"),
+            lambda: tessera.Model(MODEL, threads=2**32 + 1),
+            lambda: tessera.Model(MODEL, threads=-1),
+            lambda: tessera.Model(MODEL, threads="2"),
+            lambda: tessera.Model(MODEL, memory_limit=-1),
             lambda: tessera.Model(MODEL + "\0x"),
             lambda: tessera.Model(MODEL, tokenizer="byte\0x"),
             lambda: tessera.Model(MODEL, adapters=MODEL),
@@ -325,6 +327,8 @@ class ModelTest(unittest.TestCase):
                                              [*model.encode(call), -1])
                 self.assertEqual(message["tool_calls"][0]["function"],
                                  {"name": "f", "arguments": '{"a":1}'})
+                with self.assertRaisesRegex(tessera.Error, "unknown key 'max_tokens'"):
+                    model.chat({"messages": messages, "max_tokens": 5})
         with self.assertRaises(tessera.Error) as caught:
             self.model.chat_prompt(messages)
         self.assertEqual(caught.exception.code, tessera.Code.NOT_FOUND)

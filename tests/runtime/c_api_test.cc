@@ -446,6 +446,11 @@ TEST(CApiTest, AConversationIsAnsweredAsTheTemplateWritesIt) {
   EXPECT_EQ(message.find("messages: "), 0u) << message;
   EXPECT_EQ(chat("7", &same, &message), TSR_INVALID_ARGUMENT);
   EXPECT_EQ(message, "messages: neither an object nor a list");
+  EXPECT_EQ(chat(R"({"messages": )" + list + R"(, "seed": null, "tool": []})", &same, &message),
+            TSR_INVALID_ARGUMENT);
+  EXPECT_EQ(message,
+            "messages: unknown key 'tool'; did you mean 'tools'?; an object has messages, tools "
+            "and chat_template_kwargs, and settings are arguments");
   // Without a template.
   const ModelHandle plain = LoadHandle(SmallModelFolder("gpt2"));
   const ContextHandle other = ContextOf(plain);

@@ -217,9 +217,9 @@ void Agent::Obey(const Order& order) {
 Status Agent::OpenMemory(const Order& order) {
   if (memory_) return OkStatus();
   const char* const given = std::getenv("TESSERA_MEMORY_FOLDER");
-  const std::string root = given != nullptr             ? given
-                           : IsDirectory(kMemoryFolder) ? kMemoryFolder
-                                                        : "/tmp";
+  const std::string root = given != nullptr && *given != '\0' ? given
+                           : IsDirectory(kMemoryFolder)       ? kMemoryFolder
+                                                              : "/tmp";
   TESSERA_ASSIGN_OR_RETURN(memory_, HostMemory::Open(root, order.job, options_.host));
   files_->set_folder(memory_->folder());
   return OkStatus();

@@ -249,11 +249,12 @@ void TranslateFsdpArguments(ForeignKeys& run) {
     return run.IgnoreSection("fsdp_config", "fsdp is off");
   }
   std::string strategy;
-  bool offload = false;
+  bool offload = false, others = false;
   for (size_t at = 0; at < words.size();) {
     const size_t end = std::min(words.find_first_of(" ,", at), words.size());
     const std::string word = words.substr(at, end - at);
     at = end + 1;
+    others = others || (!word.empty() && word != "offload");
     if (word == "offload") {
       offload = true;
     } else if (word == "full_shard" || word == "shard_grad_op" || word == "no_shard" ||
@@ -266,6 +267,9 @@ void TranslateFsdpArguments(ForeignKeys& run) {
       return run.Fail("fsdp", Concat("has '", word, "'; it may have full_shard, shard_grad_op or ",
                                      "no_shard, auto_wrap and offload"));
     }
+  }
+  if (offload && !others) {
+    return run.Fail("fsdp", "is 'offload' alone; give it with full_shard or shard_grad_op");
   }
   if (strategy.rfind("hybrid", 0) == 0) {
     return run.Fail("fsdp",

@@ -38,6 +38,7 @@ TEST(RunKeysTest, ArgumentsOfTheTrainer) {
         {"fsdp_min_num_params", 20000},
         {"fsdp_transformer_layer_cls_to_wrap", "GPT2Block"}},
        {{"zero", 2}, {"auto_wrap_min_params", 0}, {"auto_wrap_classes", nullptr}}},
+      {{{"fsdp", "auto_wrap offload"}}, {{"zero", 3}, {"offload_parameters", true}}},
       {{{"fsdp", "no_shard offload"}, {"fsdp_config", {{"offload_params", true}}}},
        {{"zero", 0}, {"cpu_offload", false}}},
       // FSDP2 says whether or how: a switch, in whatever spelling, or FSDP1's name.
@@ -148,6 +149,8 @@ TEST(RunKeysTest, WhatIsRefused) {
       {{{"use_peft", true}, {"use_rslora", true}, {"use_dora", true}},
        "use_dora and 'use_rslora' are one key (adapter)"},
       {{{"fsdp", "full_shard no_shard"}}, "fsdp has full_shard and no_shard; give one of them"},
+      {{{"fsdp", "offload"}}, "fsdp is 'offload' alone; give it with full_shard or shard_grad_op"},
+      {{{"fsdp", {"offload"}}}, "fsdp is 'offload' alone"},
       {{{"num_train_epochs", 0}}, "must be above 0, not 0"},
       {{{"use_peft", true}, {"adapter", "dora"}}, "use_peft and 'adapter' are one key (adapter)"},
       {{{"use_peft", true}, {"lora_target_modules", {"q_proj", 1}}}, "must be a string"},

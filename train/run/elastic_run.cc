@@ -21,7 +21,7 @@ std::string ElasticRun::ToText() const {
 }
 
 StatusOr<std::optional<ElasticRun>> ElasticRun::Of(const char* text) {
-  if (text == nullptr) return std::nullopt;
+  if (text == nullptr || *text == '\0') return std::nullopt;
   try {
     const nlohmann::json json = ParseJson(text, kVariable).value_or(nullptr);
     ElasticRun run = {.folder = json.at("folder").get<std::string>(),

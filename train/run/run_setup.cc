@@ -396,6 +396,12 @@ namespace {
 // What a run writes is nothing that it reads: its config.json would replace the model's, and a
 // profile any file that it is named after.
 Status CheckOut(const RunConfig& config) {
+  for (const auto& [key, path] :
+       {std::pair("out", &config.out), std::pair("profile", &config.profile)}) {
+    if (*path != "-") continue;
+    return InvalidArgument(key, ": '-' is standard output, which has the run's progress; give a ",
+                           "path (./- is a file of that name)");
+  }
   if (!config.profile.empty()) {
     TESSERA_RETURN_IF_ERROR(RefuseInputs({config.profile}, PathsRead(config)));
   }

@@ -124,12 +124,13 @@ struct Rows {
   std::vector<std::vector<int64_t>> contexts;
 };
 
-// Whether the column of the labels is there; data to predict need not have it.
+// Whether the column of the labels holds any; data to predict need not have it.
 StatusOr<bool> HasLabels(const TaskInput& input, const std::string& path,
                          const ClozeOptions& keys) {
   if (!input.prediction || input.config.IsSet("label_columns")) return true;
   TESSERA_ASSIGN_OR_RETURN(const std::vector<std::string> columns, data::ColumnsOf(path));
-  return std::find(columns.begin(), columns.end(), keys.label_columns) != columns.end();
+  if (std::find(columns.begin(), columns.end(), keys.label_columns) == columns.end()) return false;
+  return data::HoldValues(path, {keys.label_columns});
 }
 
 StatusOr<Rows> ReadRows(const TaskInput& input, const std::string& path, int64_t room) {

@@ -89,7 +89,8 @@ TEST_F(PredictionsTest, NamesOfTexts) {
               1e-4 * probabilities[0] / probabilities[1]);
   EXPECT_EQ(result.rows[3].at("prediction"),
             models::LabelNames(setup->model->config())[probabilities[1] > probabilities[0]]);
-  // Without the column of the labels, or with -1 throughout, as GLUE's test sets have them.
+  // Without the column of the labels, or with nothing in it, or with -1 throughout, as GLUE's test
+  // sets have them.
   std::string bare = "index\tsentence\n";
   std::string hidden = "sentence\tlabel\n";
   for (int i = 0; i < 31; ++i) {
@@ -98,11 +99,23 @@ TEST_F(PredictionsTest, NamesOfTexts) {
     bare += Concat(i, "\t", text, "\n");
     hidden += text + "\t-1\n";
   }
-  for (const std::string& path : {Put("bare.tsv", bare), Put("hidden.tsv", hidden)}) {
+  std::string nulls, blank = "sentence\tlabel\n";
+  for (size_t at = hidden.find('\n') + 1, end; at < hidden.size(); at = end + 1) {
+    end = hidden.find('\n', at);
+    const std::string text = hidden.substr(at, hidden.find('\t', at) - at);
+    nulls += nlohmann::json{{"sentence", text}, {"label", nullptr}}.dump() + "\n";
+    blank += text + "\t\n";
+  }
+  for (const std::string& path : {Put("bare.tsv", bare), Put("hidden.tsv", hidden),
+                                  Put("nulls.jsonl", nulls), Put("blank.tsv", blank)}) {
     const PredictionResult unlabelled = Predict(model, path);
     ExpectNoLabels(unlabelled.rows);
     EXPECT_EQ(unlabelled.rows, Without(result.rows, "label")) << path;
   }
+  ExpectContains(Message(Open(model, Put("half.jsonl", R"({"sentence": "good", "label": "a"}
+{"sentence": "bad", "label": null})"))
+                             .status()),
+                 "half.jsonl:2: \"label\" must be text, a number or a truth value; it is null");
   ExpectContains(Message(Open(model, Path("bare.tsv"), {{"label_columns", "stars"}}).status()),
                  "stars");
   ExpectContains(Message(Open(model, Put("stars.tsv", "sentence\tlabel\ngood\tthree\n")).status()),

@@ -26,7 +26,7 @@ StatusOr<std::shared_ptr<const IndexedDataset>> OpenTokens(const TaskInput& inpu
   const std::string prefix = JoinPath(input.cache, name);
   TESSERA_RETURN_IF_ERROR(
       data::TokenizeToIndexedDataset(*tokenizer, {path}, prefix, options).status());
-  return IndexedDataset::Open(prefix);
+  return IndexedDataset::Open(prefix, path);
 }
 
 }  // namespace

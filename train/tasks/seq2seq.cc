@@ -79,7 +79,8 @@ StatusOr<bool> HasTargets(const Seq2SeqOptions& keys, const std::string& source)
   if (!data::IsTable(source)) return false;
   TESSERA_ASSIGN_OR_RETURN(const std::vector<std::string> columns, data::ColumnsOf(source));
   const std::string target = data::SequencePairFiles().target_column;
-  return std::find(columns.begin(), columns.end(), target) != columns.end();
+  if (std::find(columns.begin(), columns.end(), target) == columns.end()) return false;
+  return data::HoldValues(source, {target});
 }
 
 StatusOr<TaskData> OpenSeq2Seq(const TaskInput& input) {

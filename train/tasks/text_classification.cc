@@ -110,13 +110,16 @@ StatusOr<TextDatasetPtr> OpenTexts(const TaskInput& input, const ClassifierOptio
 }
 
 // Whether data to predict say what is to be predicted: a column that is missing says nothing, nor
-// does one that is -1 throughout (GLUE's test sets).
+// does one that is -1 (GLUE's test sets), null or empty throughout.
 StatusOr<bool> IsLabelled(const TaskInput& input, const ClassifierOptions& keys,
                           const std::string& source) {
   TESSERA_ASSIGN_OR_RETURN(const std::vector<std::string> columns, data::ColumnsOf(source));
-  for (const std::string& column : SplitAtCommas(keys.label_columns)) {
+  const std::vector<std::string> labelled = SplitAtCommas(keys.label_columns);
+  for (const std::string& column : labelled) {
     if (!HasColumn(columns, column) && !input.config.IsSet("label_columns")) return false;
   }
+  TESSERA_ASSIGN_OR_RETURN(const bool any, data::HoldValues(source, labelled));
+  if (!any) return false;
   TESSERA_ASSIGN_OR_RETURN(const TextDatasetPtr rows,
                            OpenTexts(input, keys, source, "val", {}, false));
   const data::LabelColumn& labels = rows->labels();

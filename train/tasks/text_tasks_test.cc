@@ -376,7 +376,7 @@ TEST_F(TextTasksTest, TheVocabularyGrowsWithTheTokenizer) {
   const auto used = PrepareRun(config);
   ASSERT_TRUE(used.ok()) << Message(used.status());
   ExpectContains(Message(used->data.train->MakeBatch(row).status()),
-                 "token id 14 at position 1 (byte 2) is beyond the vocabulary of 14");
+                 "new.txt: token id 14 at position 1 is beyond the vocabulary of 14");
 }
 
 TEST_F(TextTasksTest, WhatDoesNotFitIsNamed) {
