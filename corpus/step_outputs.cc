@@ -123,8 +123,20 @@ StatusOr<std::shared_ptr<StepOutputs>> StepOutputs::Take(const json& options, St
                                 }};
     const std::set<std::string> distinct(files.begin(), files.end());
     for (const std::string& file : distinct) {
-      TESSERA_RETURN_IF_ERROR(ClaimOutput(file, claim, &taken->locks_->held.emplace_back()));
+      std::optional<OutputLock>& lock = taken->locks_->held.emplace_back();
+      TESSERA_RETURN_IF_ERROR(ClaimOutput(file, claim, &lock));
+      if (!lock) {
+        return InvalidArgument(file,
+                               ": is no file; a step replaces its outputs and keeps a journal ",
+                               "beside them, so give it a file");
+      }
       TESSERA_RETURN_IF_ERROR(RemoveHalfWritten(file + ".journal"));
+    }
+    // A folder that the step reads and replaces: what another added meanwhile would be lost.
+    for (const std::string& known : TextsIn(options.value("fingerprints", json()))) {
+      if (known.empty()) continue;
+      const ClaimOptions replaced = {.overwrite = true, .make_folders = true};
+      TESSERA_RETURN_IF_ERROR(ClaimOutput(known, replaced, &taken->locks_->held.emplace_back()));
     }
     return OkStatus();
   }));

@@ -9,8 +9,8 @@ std::vector<tsr_logprob> LogprobsOf(const models::TokenScores& scores) {
   return all;
 }
 
-Status Listener::Returned(int value) {
-  stopped_ = value != 0;
+Status Listener::Told(const std::function<int()>& callback) {
+  stopped_ = stopped_ || callback() != 0;
   return stopped_ ? Failure(StatusCode::kCancelled, "the callback ended it") : OkStatus();
 }
 
@@ -30,7 +30,7 @@ Status Listener::Token(int64_t row, int64_t id, std::string_view text,
     token.top = top.data();
     token.num_top = top.size();
   }
-  return Returned(callback_(user_, &token));
+  return Told([&] { return callback_(user_, &token); });
 }
 
 void Listener::End(int64_t row, int end) {
@@ -40,7 +40,7 @@ void Listener::End(int64_t row, int end) {
   token.text = "";
   token.end = end;
   token.sequence = row;
-  stopped_ = callback_(user_, &token) != 0;
+  static_cast<void>(Told([&] { return callback_(user_, &token); }));
 }
 
 int64_t TopScoresOf(const tsr_generate_options& options) {
@@ -66,7 +66,7 @@ std::function<Status(std::span<const int64_t> ids, std::span<double> logits)> Lo
     logits.logits = values.data();
     logits.num_logits = values.size();
     logits.sequence = row;
-    return listener->Returned(callback(user, &logits));
+    return listener->Told([&] { return callback(user, &logits); });
   };
 }
 

@@ -24,8 +24,9 @@ class Listener {
   // Cancelled where the host has ended it. `scores` may be null.
   Status Token(int64_t row, int64_t id, std::string_view text, const models::TokenScores* scores);
   void End(int64_t row, int end);
-  // A callback of the host's has returned this.
-  Status Returned(int value);
+  // Calls one of the host's, unless one has ended it: texts of a batch that come later in the same
+  // pass are told nothing.
+  Status Told(const std::function<int()>& callback);
 
  private:
   const tsr_token_callback callback_;

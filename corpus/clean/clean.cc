@@ -154,7 +154,13 @@ Status CleanOptions::Check(const std::string& source) const {
   if (!key.empty() && !has_values) {
     return InvalidArgument(source, ": 'key' needs 'keep' or 'drop', values of ", key);
   }
-  return OkStatus();
+  const auto range = [&](int64_t least, std::optional<int64_t> most, const char* what) -> Status {
+    if (least <= most.value_or(least)) return OkStatus();
+    return InvalidArgument(source, ": no document has at least ", least, " and at most ", *most,
+                           " ", what, "; change 'min_", what, "' or 'max_", what, "'");
+  };
+  TESSERA_RETURN_IF_ERROR(range(min_tokens, max_tokens, "tokens"));
+  return range(min_characters, max_characters, "characters");
 }
 
 const OptionTable& CleanOptions::Table() {

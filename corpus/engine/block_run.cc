@@ -356,7 +356,22 @@ class Runner {
     return OkStatus();
   }
 
+  // What was cut off or replaced while this run read it has given some of its documents alone.
+  Status CheckInputs() const {
+    TESSERA_ASSIGN_OR_RETURN(const json now, MadeFrom(run_));
+    const json& before = made_from_["inputs"]["inputs"];
+    const json& after = now["inputs"]["inputs"];
+    for (size_t i = 0; i < std::min(before.size(), after.size()); ++i) {
+      if (before[i] != after[i]) {
+        return Failure(StatusCode::kAborted, run_.inputs[i],
+                       ": changed while it was read; the same command begins anew");
+      }
+    }
+    return OkStatus();
+  }
+
   Status Finish() {
+    TESSERA_RETURN_IF_ERROR(CheckInputs());
     for (size_t i = 0; i < parts_.size(); ++i) {
       // Compressed files have one member at least.
       const data::Compression compression = data::CompressionOfName(run_.outputs[i]);

@@ -131,6 +131,25 @@ TEST_F(BlockRunTest, IsTheSameForAnyThreadsAndRanks) {
   }
 }
 
+TEST_F(BlockRunTest, AnInputThatChangesMeanwhileIsNamed) {
+  const std::string input = Path("a.jsonl");
+  const std::string whole = Content(input);
+  const auto block_run = MakeBlockRun(Pass("out.jsonl"));
+  ASSERT_TRUE(block_run.ok());
+  BlockRun run = *block_run;
+  run.work = [&, inner = run.work](const Block& block, BlockResult* result) -> Status {
+    std::ofstream(input, std::ios::app) << '\n';
+    return inner(block, result);
+  };
+  EXPECT_EQ(RunBlocks(run, {}).status().message(),
+            input + ": changed while it was read; the same command begins anew");
+  EXPECT_FALSE(PathExists(Path("out.jsonl")));
+  std::ofstream(input) << whole;
+  ASSERT_TRUE(Run("out.jsonl").ok());
+  ASSERT_TRUE(Run("other.jsonl").ok());
+  EXPECT_EQ(Content(Path("out.jsonl")), Content(Path("other.jsonl")));
+}
+
 // The work fails after so many documents, as if the process had been killed there.
 TEST_F(BlockRunTest, GoesOnWhereItWas) {
   SetNumThreads(1);

@@ -97,7 +97,9 @@ Verdict C4(std::string* text, Counts* counts) {
     if (!verdict.page.filter.empty()) return verdict.page;
     if (verdict.removed.empty()) {
       if (!kept.empty()) kept += '\n';
-      kept += line;
+      // A mark may have stood before the first line, whose blanks no text begins with.
+      const size_t blanks = static_cast<size_t>(WordsOf(line)[0].text.data() - line.data());
+      kept.append(line, kept.empty() ? blanks : 0);
     } else {
       ++(*counts)[Concat("removed: ", verdict.removed)];
     }

@@ -84,6 +84,7 @@ TEST(QualityTest, C4DoesWhatItsCodeDoes) {
   EXPECT_EQ(left("He was born[12] in [edit] a town[citation needed]."), "He was born in  a town.");
   EXPECT_EQ(left("Born in a small town.[12]"), "Born in a small town.");
   EXPECT_EQ(left("Born in a small town. [12]"), "removed: c4_line_end");
+  EXPECT_EQ(left("[12] He was born in a town."), "He was born in a town.");
   EXPECT_EQ(left("An array[i] has [1, 2] of them."), "An array[i] has [1, 2] of them.");
   const std::string more = " and these are more words.", longest(1000, 'x');
   EXPECT_EQ(left(longest + more), longest + more);

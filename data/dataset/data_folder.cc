@@ -47,21 +47,19 @@ std::optional<Named> NamedBy(const std::string& path) {
   return IsDirectory(named.folder) ? std::optional(named) : std::nullopt;
 }
 
-// Of the files of a folder, hidden ones left out: paths within it, sorted.
-StatusOr<std::vector<std::string>> FilesIn(const std::string& folder) {
+// Whether `path`, all links followed, is `folder` or below it.
+bool LiesWithin(const fs::path& path, const fs::path& folder) {
   std::error_code error;
-  std::vector<std::string> files;
-  fs::recursive_directory_iterator at(folder, error);
-  for (; !error && at != fs::recursive_directory_iterator(); at.increment(error)) {
-    std::error_code ignored;
-    if (at->path().filename().string().starts_with('.')) {
-      if (at->is_directory(ignored)) at.disable_recursion_pending();
-    } else if (at->is_regular_file(ignored)) {
-      files.push_back(at->path().lexically_relative(folder).string());
-    }
-  }
-  if (error) return NotFound(folder, ": ", error.message());
-  std::sort(files.begin(), files.end());
+  const fs::path whole = fs::canonical(folder, error);
+  const fs::path target = fs::canonical(path, error);
+  return std::mismatch(whole.begin(), whole.end(), target.begin(), target.end()).first ==
+         whole.end();
+}
+
+// FilesBelow, as paths within the folder.
+StatusOr<std::vector<std::string>> PathsWithin(const std::string& folder) {
+  TESSERA_ASSIGN_OR_RETURN(std::vector<std::string> files, FilesBelow(folder));
+  for (std::string& file : files) file = fs::path(file).lexically_relative(folder).string();
   return files;
 }
 
@@ -262,7 +260,7 @@ StatusOr<std::vector<std::string>> FilesOfSplit(const Named& named) {
       PathExists(JoinPath(named.folder, "state.json"))) {
     return FilesOfSaved(named);
   }
-  TESSERA_ASSIGN_OR_RETURN(const std::vector<std::string> files, FilesIn(named.folder));
+  TESSERA_ASSIGN_OR_RETURN(const std::vector<std::string> files, PathsWithin(named.folder));
   std::string config = named.config;
   std::string preferred = "default";
   TESSERA_ASSIGN_OR_RETURN(std::optional<Configs> configs,
@@ -314,6 +312,34 @@ StatusOr<std::vector<std::string>> FilesOfData(const std::string& path) {
 std::string FirstFileOfData(const std::string& path) {
   const auto files = FilesOfData(path);
   return files.ok() ? files->front() : path;
+}
+
+StatusOr<std::vector<std::string>> FilesBelow(const std::string& folder) {
+  std::error_code error;
+  std::vector<std::string> files;
+  fs::recursive_directory_iterator at(folder, error);
+  for (; !error && at != fs::recursive_directory_iterator(); at.increment(error)) {
+    const fs::path& path = at->path();
+    std::error_code ignored;
+    if (path.filename().string().starts_with('.')) {
+      if (at->is_directory(ignored)) at.disable_recursion_pending();
+    } else if (at->is_regular_file(ignored)) {
+      files.push_back(path.string());
+    } else if (at->is_symlink(ignored)) {
+      const std::string target = fs::read_symlink(path, ignored).string();
+      if (at->is_directory(ignored) && !LiesWithin(path, folder)) {
+        return InvalidArgument(path.string(), ": a link to the folder '", target,
+                               "', which is not read; name that folder itself, or remove the link");
+      }
+      if (!at->exists(ignored)) {
+        return InvalidArgument(path.string(), ": a link to '", target,
+                               "', which does not exist; mend or remove the link");
+      }
+    }
+  }
+  if (error) return NotFound(folder, ": ", error.message());
+  std::sort(files.begin(), files.end());
+  return files;
 }
 
 }  // namespace tessera::data

@@ -41,6 +41,11 @@ StatusOr<std::vector<std::string>> FilesOfData(const std::string& path);
 // The first of those files; the others are of its kind. Where there is none, the path itself.
 std::string FirstFileOfData(const std::string& path);
 
+// The regular files below a folder, hidden ones left out, sorted. InvalidArgument where data would
+// be left out: for a link to nothing (a file that was moved, a disk that is not mounted), and for
+// one to a folder elsewhere. A link to the folder itself, or to one below it, adds nothing.
+StatusOr<std::vector<std::string>> FilesBelow(const std::string& folder);
+
 }  // namespace tessera::data
 
 #endif  // TESSERA_DATA_DATASET_DATA_FOLDER_H_

@@ -262,6 +262,27 @@ TEST_F(DatasetTest, ListsFilesBelowDirectories) {
   EXPECT_FALSE(ListInputFiles({Path("empty")}).ok());
 }
 
+TEST_F(DatasetTest, LinksThatWouldLeaveDataOutAreRefused) {
+  Put("in/a.txt", "a");
+  const std::string elsewhere = Put("elsewhere/b.txt", "b");
+  fs::create_symlink(elsewhere, Path("in/b.txt"));
+  fs::create_symlink("nowhere", Path("in/.hidden"));
+  const auto files = ListInputFiles({Path("in")});
+  ASSERT_TRUE(files.ok()) << files.status();
+  EXPECT_EQ(*files, (std::vector<std::string>{Path("in/a.txt"), Path("in/b.txt")}));
+
+  fs::create_symlink("nowhere", Path("in/c.txt"));
+  EXPECT_EQ(
+      ListInputFiles({Path("in")}).status().message(),
+      Path("in/c.txt") + ": a link to 'nowhere', which does not exist; mend or remove the link");
+  fs::remove(Path("in/c.txt"));
+  fs::create_directory_symlink("../elsewhere", Path("in/part"));
+  EXPECT_EQ(ListInputFiles({Path("in")}).status().message(),
+            Path("in/part") +
+                ": a link to the folder '../elsewhere', which is not read; name "
+                "that folder itself, or remove the link");
+}
+
 TEST_F(DatasetTest, DocumentsOfTextAndJsonLines) {
   Put("in/a.txt", "one\ntwo\n");
   Put("in/b.txt", "");

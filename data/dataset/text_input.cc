@@ -2,7 +2,6 @@
 #include "data/dataset/text_input.h"
 
 #include <algorithm>
-#include <filesystem>
 
 #include "base/file.h"
 #include "data/dataset/data_folder.h"
@@ -13,27 +12,6 @@
 
 namespace tessera::data {
 namespace {
-
-namespace fs = std::filesystem;
-
-Status ListDirectoryFiles(const std::string& directory, std::vector<std::string>* files) {
-  std::error_code error;
-  fs::recursive_directory_iterator at(directory, error);
-  std::vector<std::string> found;
-  for (; !error && at != fs::recursive_directory_iterator(); at.increment(error)) {
-    const std::string name = at->path().filename().string();
-    std::error_code ignored;
-    if (name.starts_with('.')) {
-      if (at->is_directory(ignored)) at.disable_recursion_pending();
-    } else if (at->is_regular_file(ignored)) {
-      found.push_back(at->path().string());
-    }
-  }
-  if (error) return NotFound(directory, ": ", error.message());
-  std::sort(found.begin(), found.end());
-  files->insert(files->end(), found.begin(), found.end());
-  return OkStatus();
-}
 
 Status VisitJsonRecords(const std::string& path, const std::string& key,
                         const DocumentVisitor& visit) {
@@ -87,7 +65,8 @@ StatusOr<std::vector<std::string>> ListInputFiles(const std::vector<std::string>
     }
     if (!PathExists(input)) return NotFound(input, ": no such file or directory");
     if (IsDirectory(input)) {
-      TESSERA_RETURN_IF_ERROR(ListDirectoryFiles(input, &files));
+      TESSERA_ASSIGN_OR_RETURN(const std::vector<std::string> below, FilesBelow(input));
+      files.insert(files.end(), below.begin(), below.end());
     } else {
       files.push_back(input);
     }

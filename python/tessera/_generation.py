@@ -217,6 +217,9 @@ class Contexts:
         with contextlib.suppress(Error):
             self.close()
 
+    def __reduce__(self) -> str:
+        raise TypeError("a tessera.Model cannot be pickled or copied; open it in each process")
+
     @property
     def model(self) -> c_void_p:
         """The model's handle, for what runs without a context."""
@@ -266,9 +269,11 @@ def run_with(run: Run, context: c_void_p, on_token: Callable[[Token], bool]) -> 
             raised.append(error)
             return 1
 
-    run(context, c.token_callback(callback))
-    if raised:
-        raise raised[0]
+    try:
+        run(context, c.token_callback(callback))
+    finally:
+        if raised:
+            raise raised[0] from None
 
 
 class Stream(Iterator[Token]):
@@ -326,14 +331,20 @@ class _Work:
         self.items: queue.SimpleQueue[Union[Token, BaseException, None]] = queue.SimpleQueue()
         self._contexts = contexts
         self._place = place
-        self._context = contexts.take(place)
         self._run = run
         self._stopped = False
+        # Who gives the context back: the thread, or this method where no thread has begun.
+        self._owns = c.First()
         self.thread = threading.Thread(target=self._write, name="tessera.Stream")
+        self._context = contexts.take(place)
         try:
             self.thread.start()
         except BaseException:
-            contexts.give_back(self._context, place)
+            # What a signal's handler raises here may come when the thread has begun.
+            if self._owns():
+                contexts.give_back(self._context, place)
+            else:
+                self.stop()
             raise
 
     def stop(self) -> None:
@@ -348,6 +359,8 @@ class _Work:
         return False
 
     def _write(self) -> None:
+        if not self._owns():
+            return
         error: Optional[BaseException] = None
         try:
             if not self._stopped:
@@ -449,8 +462,17 @@ def collect(contexts: Contexts, run: Run, place: Place) -> list[Generated]:
         tokens.setdefault(token.sequence, []).append(token)
         return False
 
-    with contexts.taken(place) as context:
-        run_with(run, context, on_token)
+    stream: Optional[Stream] = None
+    if c.takes_signals():
+        with contextlib.suppress(RuntimeError):  # the system gives no more threads
+            stream = Stream(contexts, run, place)
+    if stream is None:
+        with contexts.taken(place) as context:
+            run_with(run, context, on_token)
+    else:
+        with stream:
+            for token in stream:
+                on_token(token)
     return [
         Generated(
             text="".join(token.text for token in of_text),

@@ -13,6 +13,7 @@ import enum
 import operator
 import os
 import pathlib
+import threading
 from ctypes import POINTER, c_char_p, c_double, c_int, c_int64, c_size_t, c_uint64, c_void_p
 from typing import Any, Callable, NamedTuple, Optional
 
@@ -530,6 +531,27 @@ def call(name: str, *arguments: Any) -> None:
     except ValueError:  # of a later library
         kind = Code.UNKNOWN
     raise Error(message, kind)
+
+
+def takes_signals() -> bool:
+    """Whether Python runs the handlers of signals in this thread, between any two instructions.
+    What a handler raises as a callback begins (KeyboardInterrupt, of Ctrl-C), ctypes prints and
+    loses. So another thread makes the calls that have callbacks, while this one waits."""
+    main = threading.main_thread()
+    return threading.current_thread() is main and main.is_alive()
+
+
+class First:
+    """True of the first call alone, from whatever thread."""
+
+    def __init__(self) -> None:
+        self._left = [True]
+
+    def __call__(self) -> bool:
+        try:
+            return self._left.pop()
+        except IndexError:
+            return False
 
 
 def version() -> str:

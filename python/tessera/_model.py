@@ -6,6 +6,8 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+import queue
+import threading
 from collections.abc import Mapping, Sequence
 from ctypes import byref, c_int64, c_size_t, c_void_p, sizeof
 from typing import Any, Callable, NamedTuple, Optional, Union
@@ -101,6 +103,70 @@ class Scored(NamedTuple):
     top: list[Logprob]
 
 
+def _load(
+    path: bytes, options: c.tsr_load_options, progress: Optional[Callable[[int, int], None]]
+) -> c_void_p:
+    """A model's handle. What `progress` raises ends loading, and is raised here."""
+    handle = c_void_p()
+    raised: list[BaseException] = []
+    failed: list[BaseException] = []
+    begins = c.First()
+    # Of loading in another thread; None is the end of it.
+    reports: queue.SimpleQueue[Optional[tuple[int, int]]] = queue.SimpleQueue()
+
+    def load(tell: Callable[[int, int], object]) -> None:
+        def on_progress(user: Optional[int], done: int, total: int) -> int:
+            try:
+                if not raised:
+                    tell(done, total)
+            except BaseException as error:
+                raised.append(error)
+            return len(raised)
+
+        if progress is not None:
+            options.progress = c.progress_type(on_progress)
+        call("tsr_model_load", path, byref(options), byref(handle))
+
+    def load_apart() -> None:
+        if not begins():
+            return
+        try:
+            load(lambda done, total: reports.put((done, total)))
+        except BaseException as error:
+            failed.append(error)
+        finally:
+            reports.put(None)
+
+    def load_here() -> None:
+        try:
+            load(progress or (lambda done, total: None))
+        except Error as error:
+            failed.append(error)
+
+    if progress is None or not c.takes_signals():
+        load_here()
+    else:
+        thread = threading.Thread(target=load_apart, name="tessera.Model")
+        try:
+            try:
+                thread.start()
+            except RuntimeError:  # the system gives no more threads
+                load_here()
+            else:
+                for report in iter(reports.get, None):
+                    progress(*report)
+        except BaseException as error:
+            raised.append(error)
+            if not begins():
+                thread.join()
+    if raised and handle:
+        call("tsr_model_release", handle)
+    failures = raised + failed
+    if failures:
+        raise failures[0] from None
+    return handle
+
+
 class Model:
     """A model, opened to be used. Any number of threads may call it at once.
 
@@ -115,8 +181,8 @@ class Model:
     memory_limit: bytes of the tensors of each call; 0: no limit.
     progress: is called with the bytes read so far and in all.
 
-    A call that fails raises Error. Ctrl-C ends generate and chat at the next token; other calls
-    finish first.
+    A call that fails raises Error. Ctrl-C ends generate and chat within milliseconds, and loading
+    with `progress` at the next report; other calls finish first.
 
     Example:
         with tessera.Model("runs/book/model") as model:
@@ -140,17 +206,6 @@ class Model:
         if c.given(ctypes.c_int, "threads", threads) < 0:
             raise Error(f"threads is {threads}, which is less than 0", Code.INVALID_ARGUMENT)
         c.given(ctypes.c_uint64, "memory_limit", memory_limit)
-        raised: list[BaseException] = []
-
-        def on_progress(user: Optional[int], done: int, total: int) -> int:
-            try:
-                if progress is not None:
-                    progress(done, total)
-                return 0
-            except BaseException as error:
-                raised.append(error)
-                return 1
-
         if isinstance(adapters, (str, bytes, os.PathLike)):
             raise Error("adapters: give a list of folders", Code.INVALID_ARGUMENT)
         folders = [c.ended(os.fsencode(adapter)) for adapter in adapters]
@@ -163,15 +218,7 @@ class Model:
             num_adapters=len(folders),
             weights=_number("weights", weights, _WEIGHTS),
         )
-        if progress is not None:
-            options.progress = c.progress_type(on_progress)
-        handle = c_void_p()
-        try:
-            call("tsr_model_load", os.fsencode(path), byref(options), byref(handle))
-        except Error:
-            if raised:
-                raise raised[0] from None
-            raise
+        handle = _load(os.fsencode(path), options, progress)
         self._contexts = Contexts(handle, threads, memory_limit)
         self._info: Optional[ModelInfo] = None
 

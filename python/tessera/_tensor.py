@@ -11,7 +11,7 @@ import struct
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Optional, Union
 
-from ._library import Code, Error, call, tsr_named_tensor
+from ._library import Code, Error, call, tsr_named_tensor, utf8
 
 if TYPE_CHECKING:
     import numpy.typing
@@ -552,7 +552,7 @@ def named_tensors(tensors: Mapping[str, Any]) -> tuple[Any, list[object]]:
         tensor = as_tensor(value)
         shape = (ctypes.c_int64 * max(len(tensor.shape), 1))(*tensor.shape)
         kept += [tensor, shape]
-        entry.name = name.encode()
+        entry.name = utf8(name)
         entry.dtype = _DTYPES[tensor.dtype].number
         entry.rank = len(tensor.shape)
         entry.shape = ctypes.cast(shape, ctypes.POINTER(ctypes.c_int64))

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // `tessera corpus` as others call it: the contract of its steps, kills at any moment, ranks.
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <chrono>
 #include <csignal>
@@ -174,6 +176,13 @@ TEST_F(CorpusTest, MistakesAreOneLine) {
   ExpectError(
       {"corpus", "dedup", "--input", Write("a", ""), "--output", Path("x"), "--threshold", "2"}, 2,
       "threshold");
+  // The least number that nobody gave counts, too.
+  for (const std::string what : {"tokens", "characters"}) {
+    ExpectError({"corpus", "clean", "--input", Write("a", ""), "--output", Path("x"),
+                 "--max-" + what, "100"},
+                2,
+                " and at most 100 " + what + "; change 'min_" + what + "' or 'max_" + what + "'");
+  }
   ExpectError({"corpus", "run", Write("p.json", "{")}, 2, "p.json");
 }
 
@@ -234,6 +243,47 @@ TEST_F(CorpusTest, OneProcessAtATimeWritesAnOutput) {
     EXPECT_EQ(Run(arguments).code, 0) << step;
     EXPECT_FALSE(PathExists(out + ".lock")) << step;
   }
+}
+
+// Runs that share fingerprints take turns: what one adds while another runs would be lost.
+TEST_F(CorpusTest, OneProcessAtATimeAddsFingerprints) {
+  const std::string in = WriteDocuments("in.jsonl", 30);
+  const std::string known = Path("known");
+  const Arguments arguments = {"corpus",   "dedup",   "--input",        in,
+                               "--output", Path("o"), "--fingerprints", known + "/"};
+  for (int run = 0; run < 2; ++run) {
+    std::optional<OutputLock> lock;
+    ASSERT_TRUE(OutputLock::Take(known, &lock).ok());
+    ExpectError(arguments, 1, known + ": process " + std::to_string(getpid()) + " on ");
+    lock.reset();
+    EXPECT_EQ(Run(arguments).code, 0);
+    EXPECT_FALSE(PathExists(known + ".lock"));
+  }
+}
+
+// The step would put a file in the place of a pipe or a device.
+TEST_F(CorpusTest, OutputsAreFiles) {
+  const std::string in = WriteDocuments("in.jsonl", 30);
+  const std::string pipe = Path("pipe");
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  const std::string link = Path("link");
+  fs::create_symlink(pipe, link);
+  for (const std::string& output : {pipe, link}) {
+    for (const Arguments& step : {Arguments{"clean", "--output", output},
+                                  {"dedup", "--output", output},
+                                  {"shuffle", "--output", output},
+                                  {"stats", "--output", output},
+                                  {"clean", "--output", Path("o.jsonl"), "--dropped", output},
+                                  {"dedup", "--output", Path("o.jsonl"), "--pairs", output}}) {
+      Arguments arguments = {"corpus"};
+      arguments.insert(arguments.end(), step.begin(), step.end());
+      arguments.insert(arguments.end(), {"--input", in, "--overwrite"});
+      ExpectError(arguments, 2, output + ": is no file");
+      EXPECT_TRUE(fs::is_fifo(output)) << step[0];
+    }
+  }
+  EXPECT_TRUE(fs::is_symlink(link));
+  EXPECT_FALSE(PathExists(Path("o.jsonl")));
 }
 
 TEST_F(CorpusTest, EveryStepRefusesItsInputsAndFilesOfOthers) {

@@ -7,6 +7,7 @@ with by the C compiler.
 """
 
 import base64
+import copy
 import ctypes
 import gc
 import hashlib
@@ -14,13 +15,17 @@ import importlib.metadata
 import importlib.util
 import math
 import pathlib
+import pickle
 import shutil
+import signal
 import struct
 import subprocess
 import sys
 import tempfile
 import threading
+import time
 import unittest
+from unittest import mock
 
 import tessera
 import tessera._library
@@ -232,6 +237,7 @@ class ModelTest(unittest.TestCase):
             lambda: list(self.model.stream("Hi", max_new_tokens=10**6)),
             lambda: self.model.embed("Hi", pooling="median"),
             lambda: self.model.forward(input_ids=[[10**6]]),
+            lambda: self.model.forward(**{"\udc80": [[1]]}),
             lambda: tessera.Model(MODEL, weights="q9"),
             lambda: tessera.Model(MODEL, dtype="int3"),
             lambda: self.model.rerank("a", ["b"]),
@@ -412,6 +418,42 @@ class ModelTest(unittest.TestCase):
 
         with self.assertRaises(KeyboardInterrupt):
             tessera.Model(MODEL, progress=give_up)
+
+    def interrupts(self, work):
+        """How many of five signals end `work`, which is done again and again."""
+        raised = 0
+        for _ in range(5):
+            timer = threading.Timer(0.1, signal.raise_signal, [signal.SIGINT])
+            timer.start()
+            end = time.monotonic() + 2
+            try:
+                while time.monotonic() < end:
+                    work()
+            except KeyboardInterrupt:
+                raised += 1
+            timer.join()
+        return raised
+
+    def test_interrupts(self):
+        """Ctrl-C is raised, also where it comes in a callback of the library. What is raised in a
+        __del__ Python loses, which is seldom."""
+        for work in [
+            lambda: self.model.generate("Hi", max_new_tokens=200),
+            lambda: self.model.generate_batch(["Hi", "Ho"], max_new_tokens=200),
+            lambda: list(self.model.stream("Hi", max_new_tokens=200)),
+            lambda: tessera.Model(MODEL, progress=lambda done, total: None).close(),
+        ]:
+            with mock.patch.object(sys, "unraisablehook"):
+                self.assertGreaterEqual(self.interrupts(work), 3)
+        self.model.close()
+
+    def test_is_not_pickled(self):
+        lost = []
+        with mock.patch.object(sys, "unraisablehook", lost.append):
+            for copied in [pickle.dumps, copy.deepcopy]:
+                with self.assertRaisesRegex(TypeError, "open it in each process"):
+                    copied(self.model)
+        self.assertEqual(lost, [])
 
     def test_threads(self):
         """Calls at once give what each gives alone, and are cancelled together."""
@@ -642,6 +684,14 @@ class ProcessTest(unittest.TestCase):
         run = subprocess.run([sys.executable, "-c", text, MODEL], capture_output=True, text=True,
                              timeout=60)
         self.assertEqual((run.returncode, run.stderr), (0, ""), text)
+
+    def test_generates_as_a_program_ends(self):
+        """When Python starts no more threads."""
+        self.run_program("import atexit, sys, tessera\n"
+                         "model = tessera.Model(sys.argv[1])\n"
+                         "def check():\n"
+                         "    assert len(model.generate([72], max_new_tokens=3)) > 0\n"
+                         "atexit.register(check)")
 
     def test_configure(self):
         self.run_program("import sys, tessera\n"

@@ -392,6 +392,45 @@ TEST(BatchTest, EachTextIsTheOneThatItsPromptGets) {
             TSR_INVALID_ARGUMENT);
 }
 
+// Counts calls; the second one ends the batch, and a later one would not.
+int EndAtTheSecond(void* user, const tsr_token* token) {
+  static_cast<void>(token);
+  return ++*static_cast<int*>(user) == 2 ? 1 : 0;
+}
+
+int EndAtTheSecondLogits(void* user, const tsr_logits* logits) {
+  static_cast<void>(logits);
+  return ++*static_cast<int*>(user) == 2 ? 1 : 0;
+}
+
+TEST(BatchTest, NoCallFollowsTheOneThatEndsIt) {
+  const ModelHandle model = LoadHandle(SmallModelFolder(kLongGpt));
+  const std::vector<Ids> prompts = {Numbers(4, 7), Numbers(4, 5), Numbers(4, 3)};
+  std::vector<const int64_t*> ids;
+  std::vector<size_t> lengths;
+  for (const Ids& prompt : prompts) {
+    ids.push_back(prompt.data());
+    lengths.push_back(prompt.size());
+  }
+  tsr_generate_options options = {};
+  options.size = sizeof(options);
+  options.max_new_tokens = 5;
+  int calls = 0;
+  EXPECT_EQ(CodeOf(tsr_generate_batch(ContextOf(model).get(), ids.data(), lengths.data(),
+                                      ids.size(), &options, EndAtTheSecond, &calls)),
+            TSR_OK);
+  EXPECT_EQ(calls, 2);
+
+  int logits_calls = 0;
+  options.logits = EndAtTheSecondLogits;
+  options.logits_user = &logits_calls;
+  Generated written;
+  EXPECT_EQ(CodeOf(tsr_generate_batch(ContextOf(model).get(), ids.data(), lengths.data(),
+                                      ids.size(), &options, Collect, &written)),
+            TSR_OK);
+  EXPECT_EQ(logits_calls, 2);
+}
+
 TEST(MemoryTest, TheProcessTellsWhatItHolds) {
   tsr_memory_info info = {};
   info.size = sizeof(info);
