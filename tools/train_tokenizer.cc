@@ -29,7 +29,8 @@ struct TrainTokenizerFlags : data::TokenizerTrainingOptions {
   static std::atomic_flag said;
   while (said.test_and_set()) pause();  // another thread says it, and ends the process
   constexpr std::string_view kLine =
-      "error: train-tokenizer: out of memory; take less text (with SentencePiece, --max-sentences)\n";
+      "error: train-tokenizer: out of memory; take less text (with SentencePiece, "
+      "--max-sentences)\n";
   static_cast<void>(!write(STDERR_FILENO, kLine.data(), kLine.size()));
   _exit(1);
 }
