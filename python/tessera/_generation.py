@@ -264,13 +264,14 @@ def run_with(run: Run, context: c_void_p, on_token: Callable[[Token], bool]) -> 
 
     def callback(user: Optional[int], token: Any) -> int:
         try:
-            return 1 if on_token(_token_of(token[0])) else 0
+            return 1 if c.is_ending() or on_token(_token_of(token[0])) else 0
         except BaseException as error:
             raised.append(error)
             return 1
 
     try:
-        run(context, c.token_callback(callback))
+        with c.with_callbacks():
+            run(context, c.token_callback(callback))
     finally:
         if raised:
             raise raised[0] from None

@@ -8,12 +8,16 @@ the system's.
 
 from __future__ import annotations
 
+import atexit
+import contextlib
 import ctypes
 import enum
 import operator
 import os
 import pathlib
 import threading
+import time
+from collections.abc import Iterator
 from ctypes import POINTER, c_char_p, c_double, c_int, c_int64, c_size_t, c_uint64, c_void_p
 from typing import Any, Callable, NamedTuple, Optional
 
@@ -539,6 +543,41 @@ def takes_signals() -> bool:
     loses. So another thread makes the calls that have callbacks, while this one waits."""
     main = threading.main_thread()
     return threading.current_thread() is main and main.is_alive()
+
+
+_ending = threading.Event()
+_with_callbacks: set[object] = set()
+
+
+def is_ending() -> bool:
+    """Whether the program ends, in a thread that it leaves behind."""
+    return _ending.is_set() and threading.current_thread() is not threading.main_thread()
+
+
+@contextlib.contextmanager
+def with_callbacks() -> Iterator[None]:
+    """Around a call that has callbacks, which return 1 when is_ending().
+
+    As a program ends, Python ends its daemon threads where they next run Python. In a callback that
+    ends the process with SIGABRT, since the library's frames cannot be left so. The program waits
+    until such calls have ended; then their threads wait here for its end."""
+    call = object()
+    _with_callbacks.add(call)
+    try:
+        if not is_ending():
+            yield
+    finally:
+        _with_callbacks.discard(call)
+        if is_ending():
+            threading.Event().wait()
+
+
+@atexit.register
+def _leave_callbacks() -> None:
+    _ending.set()
+    end = time.monotonic() + 10
+    while _with_callbacks and time.monotonic() < end:
+        time.sleep(0.001)
 
 
 class First:

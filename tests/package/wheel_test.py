@@ -685,6 +685,17 @@ class ProcessTest(unittest.TestCase):
                              timeout=60)
         self.assertEqual((run.returncode, run.stderr), (0, ""), text)
 
+    def test_daemon_threads_at_the_end_of_a_program(self):
+        """They may be amid a text, which does not end the program with a signal."""
+        self.run_program("import sys, threading, time, tessera\n"
+                         "model = tessera.Model(sys.argv[1])\n"
+                         "def work():\n"
+                         "    while True:\n"
+                         "        model.generate('Hi', max_new_tokens=200)\n"
+                         "for _ in range(3):\n"
+                         "    threading.Thread(target=work, daemon=True).start()\n"
+                         "time.sleep(0.2)")
+
     def test_generates_as_a_program_ends(self):
         """When Python starts no more threads."""
         self.run_program("import atexit, sys, tessera\n"
