@@ -5,48 +5,24 @@
 #include <string>
 #include <string_view>
 #include <utility>
-#include <vector>
 
-#include "base/json_ordered.h"
-#include "base/nearest_name.h"
 #include "data/chat/answer_message.h"
 #include "data/chat/answer_reader.h"
 #include "data/chat/chat_tokens.h"
 #include "data/chat/chat_tools.h"
-#include "data/chat/conversation.h"
 #include "data/tokenizer/streaming_decoder.h"
-#include "nlohmann/json.hpp"
 #include "runtime/border.h"
 #include "runtime/give_out.h"
 #include "runtime/handles.h"
 #include "runtime/tessera.h"
 
 namespace tessera::runtime {
-namespace {
-
-// A request of OpenAI's interface has its settings beside the messages. They are arguments here,
-// and nothing would read them.
-Status CheckKeys(std::string_view text) {
-  TESSERA_ASSIGN_OR_RETURN(const nlohmann::ordered_json given, ParseOrderedJson(text, "messages"));
-  if (!given.is_object() || !given.contains("messages")) return OkStatus();
-  const std::vector<std::string> known = {"messages", "tools", data::kTemplateVariables};
-  for (const auto& [key, value] : given.items()) {
-    if (value.is_null() || std::ranges::find(known, key) != known.end()) continue;
-    return InvalidArgument("messages: unknown key '", key, "'", DidYouMean(key, known),
-                           "; an object has messages, tools and chat_template_kwargs, and ",
-                           "settings are arguments");
-  }
-  return OkStatus();
-}
-
-}  // namespace
 
 StatusOr<ChatPrompt> ChatPromptOf(const tsr_model& model, const char* messages, size_t length) {
   TESSERA_RETURN_IF_ERROR(CheckArray(messages, length, "messages"));
   TESSERA_RETURN_IF_ERROR(model.chat.status());
   TESSERA_ASSIGN_OR_RETURN(const data::Tokenizer* const tokenizer, TokenizerOf(model));
   ChatPrompt prompt;
-  TESSERA_RETURN_IF_ERROR(CheckKeys({length == 0 ? "" : messages, length}));
   TESSERA_ASSIGN_OR_RETURN(
       prompt.chat, data::ParseConversation({length == 0 ? "" : messages, length}, "messages"));
   TESSERA_ASSIGN_OR_RETURN(prompt.ids, data::TokenizePrompt(*model.chat, *tokenizer, prompt.chat));

@@ -270,6 +270,9 @@ Status RunGenerate(const CLI::App& command, GenerateFlags flags) {
   TESSERA_ASSIGN_OR_RETURN(const models::OpenedModel opened,
                            models::OpenModel(flags.model, options));
   models::Model& model = *opened.model;
+  if (!models::Generates(model)) {
+    return InvalidArgument(flags.model, ": this model does not generate text");
+  }
   const GenerationConfig& config = opened.generation;
   TESSERA_ASSIGN_OR_RETURN(const Grammar grammar, GrammarOf(flags, opened.tokenizer.get()));
   if (flags.chat) {

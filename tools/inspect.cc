@@ -242,7 +242,8 @@ StatusOr<std::vector<std::string>> PartsOfRun(const std::string& folder) {
   std::vector<std::string> parts;
   if (!PathExists(path)) return parts;
   TESSERA_ASSIGN_OR_RETURN(const nlohmann::json config, ReadJsonFile(path));
-  if (config.contains("model_type")) return parts;
+  // A run may have the key, too, without a value.
+  if (config.is_object() && !config.value("model_type", nlohmann::json()).is_null()) return parts;
   if (IsDirectory(JoinPath(folder, "model"))) parts.push_back(JoinPath(folder, "model"));
   const std::vector<int64_t> steps = dist::ListCheckpoints(folder);
   if (!steps.empty()) parts.push_back(dist::CheckpointPath(folder, steps.back()));

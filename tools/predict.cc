@@ -1,10 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // `tessera predict`: what a model says of every row of data.
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
 #include <iterator>
 #include <string>
 #include <vector>
 
 #include "base/file.h"
+#include "base/open_file.h"
 #include "base/options.h"
 #include "base/output_files.h"
 #include "nlohmann/json.hpp"
@@ -40,10 +45,16 @@ std::string Lines(const train::PredictionResult& result, const data::Dataset& da
 
 // Before the work is done, not after it.
 Status CheckOut(const std::string& path) {
-  const size_t slash = path.rfind('/');
-  const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash + 1);
-  if (IsDirectory(folder)) return OkStatus();
-  return NotFound(folder.substr(0, slash), ": no such folder (--out)");
+  const std::string file = BehindLinks(path);
+  const size_t slash = file.rfind('/');
+  const std::string folder = slash == std::string::npos ? "." : file.substr(0, slash + 1);
+  if (!IsDirectory(folder)) return NotFound(folder.substr(0, slash), ": no such folder (--out)");
+  struct stat info = {};
+  const bool exists = stat(path.c_str(), &info) == 0;
+  if (exists && S_ISDIR(info.st_mode)) return SystemFailure(EISDIR, path);
+  const bool is_stream = NamedDescriptor(path) >= 0 || (exists && !S_ISREG(info.st_mode));
+  if (is_stream || access(folder.c_str(), W_OK) == 0) return OkStatus();
+  return SystemFailure(errno, path);
 }
 
 Status RunPredict(const CLI::App& command, PredictFlags flags, const FieldFlags& fields,

@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/chat/conversation.h"
 
+#include <algorithm>
 #include <map>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "base/json_ordered.h"
+#include "base/nearest_name.h"
 #include "nlohmann/json.hpp"
 
 namespace tessera::data {
@@ -207,6 +211,19 @@ StatusOr<Conversation> FromRecord(const Json& record, const std::string& where) 
                          "'instruction'");
 }
 
+// A request of OpenAI's interface has its settings beside the messages, where nothing here would
+// read them.
+Status CheckRequest(const Json& request, const std::string& where) {
+  const std::vector<std::string> known = {"messages", "tools", kTemplateVariables};
+  for (const auto& [key, value] : request.items()) {
+    if (value.is_null() || std::find(known.begin(), known.end(), key) != known.end()) continue;
+    return InvalidArgument(where, ": unknown key '", key, "'", DidYouMean(key, known),
+                           "; there are messages, tools and ", kTemplateVariables,
+                           ", and settings are given apart");
+  }
+  return OkStatus();
+}
+
 }  // namespace
 
 StatusOr<Conversation> ConversationOf(const Json& record, const std::string& where) {
@@ -219,6 +236,7 @@ StatusOr<Conversation> ParseConversation(std::string_view text, const std::strin
   TESSERA_ASSIGN_OR_RETURN(Json record, ParseOrderedJson(text, where));
   if (record.is_array()) record = {{"messages", std::move(record)}};
   if (!record.is_object()) return InvalidArgument(where, ": neither an object nor a list");
+  if (record.contains("messages")) TESSERA_RETURN_IF_ERROR(CheckRequest(record, where));
   return ConversationOf(record, where);
 }
 

@@ -51,7 +51,8 @@ StatusOr<nlohmann::ordered_json> TemplateVariablesOf(const nlohmann::ordered_jso
 StatusOr<nlohmann::ordered_json> TemplateVariablesOfRecord(const nlohmann::ordered_json& record,
                                                            const std::string& where);
 
-// Of a text: such a record, or the list of its messages alone.
+// Of a text that asks for an answer: such a record, or the list of its messages alone. Beside
+// `messages` there may be nothing that is not read.
 StatusOr<Conversation> ParseConversation(std::string_view text, const std::string& where);
 
 }  // namespace tessera::data

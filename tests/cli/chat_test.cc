@@ -159,6 +159,8 @@ TEST_F(ChatCommandsTest, WhatCannotBeAnsweredIsOneLine) {
   fails({"--chat", "--messages", red, "--system", "a"}, "--system begins a conversation");
   fails({"--chat", "--messages", Path("none.json")}, "none.json");
   fails({"--chat", "--messages", Write("bad.json", "[{")}, "bad.json: not valid JSON at byte 3");
+  fails({"--chat", "--messages", Write("request.json", R"({"messages": [], "max_tokens": 3})")},
+        "request.json: unknown key 'max_tokens'");
   fails({"--chat", "--messages", Write("empty.json", "[]")}, "empty.json: 'messages' is empty");
   const std::string long_chat = Write(
       "long.json", json::array({{{"role", "user"}, {"content", std::string(400, 'x')}}}).dump());

@@ -179,7 +179,7 @@ TEST_F(CliTest, WrongUsage) {
   ExpectError({"inspect", Write("notes.txt", "some words, and no weights\n")}, 2,
               "notes.txt: is neither a file of weights (");
   fs::create_directories(Path("run") + "/model");
-  Write("run/config.json", R"({"data": ["book.txt"]})");
+  Write("run/config.json", R"({"data": ["book.txt"], "model_type": null})");
   ExpectError({"inspect", Path("run")}, 2,
               Path("run") + ": is a run's folder; name " + Path("run") + "/model");
   ExpectError({"inspect"}, 2, "--devices");

@@ -63,6 +63,11 @@ TEST_F(TrainCommandTest, TrainsAndEvaluatesAClassifier) {
             "1 predictions in " + Path("bare.jsonl") + "\n");
   EXPECT_EQ(nlohmann::json::parse(Read(Path("bare.jsonl"))).contains("label"), false);
   ExpectError({"predict", "--model", model, "--data", data}, 2, "--out is required");
+  ExpectError({"generate", model, "--prompt", "good"}, 2,
+              model + ": this model does not generate text");
+  // Before the model is read.
+  ExpectError({"predict", "--model", Path("none"), "--data", data, "--out", model}, 2,
+              model + ": Is a directory");
   ExpectError({"predict", "--model", model, "--data", data, "--out", Path("absent/x.jsonl")}, 2,
               Path("absent") + ": no such folder");
 }

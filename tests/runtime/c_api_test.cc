@@ -449,8 +449,8 @@ TEST(CApiTest, AConversationIsAnsweredAsTheTemplateWritesIt) {
   EXPECT_EQ(chat(R"({"messages": )" + list + R"(, "seed": null, "tool": []})", &same, &message),
             TSR_INVALID_ARGUMENT);
   EXPECT_EQ(message,
-            "messages: unknown key 'tool'; did you mean 'tools'?; an object has messages, tools "
-            "and chat_template_kwargs, and settings are arguments");
+            "messages: unknown key 'tool'; did you mean 'tools'?; there are messages, tools "
+            "and chat_template_kwargs, and settings are given apart");
   // Without a template.
   const ModelHandle plain = LoadHandle(SmallModelFolder("gpt2"));
   const ContextHandle other = ContextOf(plain);
