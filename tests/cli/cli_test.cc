@@ -580,7 +580,7 @@ TEST_F(CliTest, WhatCannotBeWrittenIsNamedAndLeavesNothing) {
     return Arguments{"forward", "--model", *model_, "--inputs", inputs, "--outputs", outputs};
   };
   ExpectError(to("/dev/full"), 1, "/dev/full: No space left on device");
-  ExpectError(to(inputs + "/below-a-file"), 1, inputs);
+  ExpectError(to(inputs + "/below-a-file"), 2, inputs);
   ExpectError(to(Path("absent/out")), 2, Path("absent/out"));
   const size_t before = ListDirectory(root_)->size();
   ExpectError(to(Path("out")), 1, "File too large", {.file_limit = 4096});

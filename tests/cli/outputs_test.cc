@@ -236,7 +236,8 @@ TEST_F(OutputsTest, WhatGoesToStandardOutputIsAppendedAndAlone) {
     const std::string name = out == std::string("-") ? "/dev/stdout" : out;
     EXPECT_EQ(appended.err, Concat("the report is in ", name, "\n"));
   }
-  EXPECT_EQ(Read(Path("all")), "mine\n" + Read(Path("page")) + Read(Path("page")));
+  EXPECT_EQ(Read(Path("all")),
+            "mine\n" + Read(Path("page")) + Read(Path("page")) + Read(Path("page")));
 }
 
 TEST_F(OutputsTest, FoldersOfModelsAreReplacedOnlyWhenToldSo) {
