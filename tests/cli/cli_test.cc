@@ -247,6 +247,10 @@ TEST_F(CliTest, AModelMayBeAnArchive) {
   const std::string longer = Write("longer", std::string(2000, 'x'));
   ExpectError({"generate", "--prompt", "a", "--model", longer}, 2,
               "longer: is neither a tar archive of a model nor a GGUF file");
+  for (const char* weights : {"ckpt.pt", "lit_model.pth", "epoch.ckpt", "model.safetensors"}) {
+    ExpectError({"generate", "--prompt", "a", "--model", Write(weights, "PK\x03\x04 weights")}, 2,
+                Concat(weights, ": holds weights alone; give a model's folder, with config.json"));
+  }
   const std::string zipped = Write("model.tar.gz", "\x1f\x8b" + Read(archive));
   ExpectError({"generate", "--prompt", "a", "--model", zipped}, 2,
               "model.tar.gz: is compressed (gzip); unpack it first");

@@ -397,7 +397,9 @@ Translation TakeOwnKeys(const Json& given, const ForeignKeys::Namer& name_of, Js
 }
 
 // PEFT's and TRL's files have lists of modules, which are texts here: ["q_proj", "v_proj"].
+// LLaMA-Factory says "all" of all linear layers.
 void JoinNamesOfModules(Json* given) {
+  if (given->value("lora_target", Json()) == "all") (*given)["lora_target"] = "all-linear";
   for (auto& [key, value] : given->items()) {
     const Option* const option = FindRunConfigKey(key);
     const bool names =
@@ -462,7 +464,7 @@ ForeignKey WarmupShare(std::string name) {
 }
 
 std::vector<const ForeignSystem*> ForeignSystems() {
-  return {&HuggingFace(), &Trl(), &FlagAi(), &ColossalAi(), &MegatronLm()};
+  return {&HuggingFace(), &Trl(), &FlagAi(), &ColossalAi(), &MegatronLm(), &OtherSystems()};
 }
 
 const ForeignTable& RunKeys() {
