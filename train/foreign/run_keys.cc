@@ -215,6 +215,13 @@ void TranslateColossalSections(ForeignKeys& run) {
   }
 }
 
+// LLaMA-Factory's alpha is twice its rank where it is not given.
+void TranslateLlamaFactory(ForeignKeys& run) {
+  const auto rank = run.keys().find("lora_r");
+  if (!run.Has("lora_rank") || rank == run.keys().end()) return;
+  run.defaults()["lora_alpha"] = 2 * rank->get<double>();
+}
+
 // Megatron-LM's batch of all ranks (ResolveRun knows how many there are).
 void TranslateGlobalBatch(ForeignKeys& run) {
   if (const auto rows = run.Integer("global_batch_size", 1)) {
@@ -320,6 +327,7 @@ Translation Translate(ForeignKeys run) {
   TranslateDoEval(run);
   TranslateFlagAi(run);
   TranslateTrl(run);
+  TranslateLlamaFactory(run);
   TranslateGlobalBatch(run);
   TranslateFsdpArguments(run);
   TranslateBeginning(run);

@@ -435,6 +435,16 @@ TEST(RunKeysTest, OtherSystemsKeysNameOurs) {
   EXPECT_EQ(*TranslateRunKeys({{"stage", 2}}, "a").keys, Json({{"zero", 2}}));
   EXPECT_EQ(*TranslateRunKeys({{"adapter", "lora"}, {"lora_target", "all"}}, "a").keys,
             Json({{"adapter", "lora"}, {"target_modules", "all-linear"}}));
+  const Json factory = {{"adapter", "lora"}, {"lora_rank", 16}};
+  EXPECT_EQ(*TranslateRunKeys(factory, "a").defaults, Json({{"lora_alpha", 32.0}}));
+  EXPECT_EQ(*TranslateRunKeys({{"adapter", "lora"}, {"lora_r", 16}}, "a").defaults, Json::object());
+  Json with_alpha = factory;
+  with_alpha["lora_alpha"] = 8;
+  for (const auto& [keys, alpha] : {std::pair(factory, 32.0), {with_alpha, 8.0}}) {
+    const StatusOr<ResolvedRun> run = ResolveRun({.flags = keys});
+    ASSERT_TRUE(run.ok() && run->status().ok()) << keys;
+    EXPECT_EQ(run->config.lora_alpha, alpha);
+  }
   const StatusOr<ResolvedRun> toml = ResolveRun({.config = "llama3_8b.toml"});
   ASSERT_FALSE(toml.ok());
   EXPECT_EQ(Message(toml.status()),
