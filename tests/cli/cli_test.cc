@@ -146,6 +146,8 @@ TEST_F(CliTest, EveryGenerationSettingIsAFlag) {
 TEST_F(CliTest, WrongUsage) {
   ExpectError({}, 2, "a command is missing");
   ExpectError({"genrate"}, 2, "unknown command 'genrate'; did you mean 'generate'?");
+  ExpectError({"chat"}, 2, "unknown command 'chat'; did you mean 'generate --chat'?");
+  ExpectError({"import", "a"}, 2, "unknown command 'import'; did you mean 'convert'?");
   ExpectError({"--verbose"}, 2, "--verbose requires --version");
   ExpectError({"--loud"}, 2, "unknown flag '--loud'");
   ExpectError({"forward", "--modle", "x"}, 2, "did you mean '--model'?");
