@@ -182,6 +182,12 @@ std::string SystemTables(const train::ForeignTable& table) {
          FateTable(table, train::KeyFate::kRefused, "refused | because");
 }
 
+// Of names that are known in order to say what to use instead.
+std::string AdviceTables(const train::ForeignTable& table) {
+  return FateTable(table, train::KeyFate::kRefused, "there | here") +
+         FateTable(table, train::KeyFate::kNoEffect, "no effect | because");
+}
+
 std::string SystemTables(const train::ForeignSystem& system) {
   train::ForeignTable table = AliasesOf(system.name);
   table.insert(table.end(), system.keys.begin(), system.keys.end());
@@ -198,6 +204,7 @@ StatusOr<std::string> WithMigrationTables(const std::string& page) {
       {"flagai", SystemTables(train::FlagAi())},
       {"colossal-ai", SystemTables(train::ColossalAi())},
       {"megatron", SystemTables(train::MegatronLm())},
+      {"other-systems", AdviceTables(train::OtherSystems().keys)},
       {"dialects", DialectTable()},
       {"deepspeed", SystemTables(train::DeepSpeedKeys())},
       {"accelerate", SystemTables(train::AccelerateKeys())}};

@@ -113,6 +113,29 @@ Status TakeInnerCommand(const std::vector<std::string>& args, size_t* i, const C
   return OkStatus();
 }
 
+// "; did you mean 'convert'?" of a command's name in other systems, or of the nearest name.
+std::string CommandMeant(const std::string& word, const std::vector<std::string>& known) {
+  static const std::pair<const char*, const char*> kElsewhere[] = {
+      {"api", "serve"},
+      {"chat", "generate --chat"},
+      {"dpo", "train --task preference"},
+      {"export", "convert"},
+      {"finetune", "train"},
+      {"import", "convert"},
+      {"inference", "generate"},
+      {"preprocess", "tokenize"},
+      {"pretrain", "train"},
+      {"sft", "train --task chat"}};
+  for (const auto& [theirs, ours] : kElsewhere) {
+    const std::string_view command =
+        std::string_view(ours).substr(0, std::string_view(ours).find(' '));
+    if (word == theirs && std::ranges::find(known, command) != known.end()) {
+      return Concat("; did you mean '", ours, "'?");
+    }
+  }
+  return DidYouMean(word, known);
+}
+
 // A word in the place of the command that `launch` starts, which other launchers give a script.
 Status NothingToLaunch(const CLI::App& app, const std::string& word) {
   const bool script = word.ends_with(".py") || word.starts_with("python");
@@ -219,7 +242,7 @@ StatusOr<std::vector<std::string>> NormaliseArguments(const CLI::App& app,
   if (args[0].rfind('-', 0) != 0) {
     const std::vector<std::string> known = CommandNames(app);
     if (std::find(known.begin(), known.end(), args[0]) == known.end()) {
-      return InvalidArgument("unknown command '", args[0], "'", DidYouMean(args[0], known), " (",
+      return InvalidArgument("unknown command '", args[0], "'", CommandMeant(args[0], known), " (",
                              hint, ")");
     }
     command = app.get_subcommand(args[0]);

@@ -45,6 +45,11 @@ StatusOr<train::ResolvedRun> Configure(const CLI::App& command, const RunFlags& 
   }
   const train::RunConfig& config = run.config;
   if (config.model.empty()) return InvalidArgument("a preset or a model folder is missing");
+  for (const char* end : {".yaml", ".yml", ".toml", ".py", ".json"}) {
+    if (!config.model.ends_with(end)) continue;
+    return InvalidArgument("'", config.model,
+                           "' is no preset or model folder; give a file of keys ", "by --config");
+  }
   if (config.data.empty()) {
     return InvalidArgument("--data is missing: a file of this machine (also --train_file); ",
                            "nothing is downloaded");

@@ -155,6 +155,29 @@ TEST_F(ChatFormatTest, ConversationsOfEveryForm) {
   EXPECT_EQ(messages("{\"prompt\": " + turns + ", \"completion\": " + turns + "}"),
             R"([{"role":"user","content":"Hi"},{"role":"assistant","content":"Yes","weight":0},)" +
                 turns.substr(1) + "\n");
+  // OpenAI's messages under ShareGPT's name, and the system's words beside them.
+  EXPECT_EQ(messages("{\"conversations\": " + turns + "}"), turns + "\n");
+  for (const char* key : {"messages", "conversations"}) {
+    const std::string with_system = R"([{"role":"system","content":"S"},)" + turns.substr(1);
+    for (const std::string& said : {turns, with_system}) {
+      EXPECT_EQ(messages(Concat("{\"", key, "\": ", said, R"(, "prompt": "Hi", "system": "S"})")),
+                with_system + "\n");
+    }
+  }
+  // What axolotl does not learn.
+  for (const char* key : {R"("train": false)", R"("training": false)", R"("weight": 0)"}) {
+    SCOPED_TRACE(key);
+    for (const std::string& form :
+         {Concat(R"([{"from": "human", "value": "Hi", )", key, "},",
+                 R"({"from": "gpt", "value": "Yes", )", key, "},",
+                 R"({"from": "gpt", "value": "No", "train": true}])"),
+          Concat(R"([{"role": "assistant", "content": "Yes", )", key, "}]")}) {
+      const std::string said = messages("{\"conversations\": " + form + "}");
+      EXPECT_NE(said.find("\"weight\":0"), std::string::npos) << said;
+      EXPECT_EQ(said.find("\"weight\":0"), said.rfind("\"weight\":0")) << said;
+      EXPECT_LT(said.find("Yes"), said.find("\"weight\":0")) << said;
+    }
+  }
   EXPECT_EQ(messages(R"({"prompt": [{"role": "user", "content": "Hi"}]})"),
             R"([{"role":"user","content":"Hi"}])"
             "\n");
@@ -231,6 +254,14 @@ TEST_F(ChatFormatTest, BadRecordsAreNamed) {
     EXPECT_EQ(failure(Concat(R"({"messages": [{"role": "assistant", "weight": )", weight, "}]}")),
               ":1: messages[0]: 'weight' must be 0 or 1");
   }
+  EXPECT_EQ(failure(R"({"conversations": [{"from": "gpt", "value": "a", "weight": 2}]})"),
+            ":1: conversations[0]: 'weight' must be 0 or 1");
+  EXPECT_EQ(failure(R"({"messages": [{"role": "assistant", "train": "no"}]})"),
+            ":1: messages[0]: 'train' must be true or false");
+  EXPECT_EQ(failure(R"({"messages": [{"role": "user"}], "system": ["S"]})"),
+            ":1: 'system' must be a text");
+  EXPECT_EQ(failure(R"({"messages": [{"role": "system", "content": "a"}], "system": "S"})"),
+            ":1: 'system' differs from the system's message; leave one out");
   EXPECT_EQ(failure("{\"messages\": [{}]}"), ":1: messages[0] must be an object with a 'role'");
   EXPECT_EQ(failure(R"({"conversations": [{"from": "me", "value": "x"}]})"),
             ":1: conversations[0] is from \"me\", expected human, gpt, system, function_call or "

@@ -53,8 +53,29 @@ StatusOr<Json> CallingMessage(const Json& value, const std::string& where) {
   return message;
 }
 
-// OpenAI's fine-tuning says of an assistant's message whether it is learnt.
+// OpenAI's fine-tuning says of an assistant's message whether it is learnt, axolotl by "train" or
+// "training" of any turn.
 constexpr char kWeight[] = "weight";
+
+Status CheckWeight(const Json& turn, const std::string& where) {
+  if (Has(turn, kWeight) && turn[kWeight] != 0 && turn[kWeight] != 1) {
+    return InvalidArgument(where, ": '", kWeight, "' must be 0 or 1");
+  }
+  for (const char* key : {"train", "training"}) {
+    if (Has(turn, key) && !turn[key].is_boolean()) {
+      return InvalidArgument(where, ": '", key, "' must be true or false");
+    }
+  }
+  return OkStatus();
+}
+
+// Gives the message the weight 0 where the turn says that it is not learnt.
+void TakeWeight(const Json& turn, Json* message) {
+  const bool learnt = !Has(turn, kWeight) || turn[kWeight] != 0;
+  const auto is_false = [&](const char* key) { return Has(turn, key) && turn[key] == false; };
+  if (learnt && !is_false("train") && !is_false("training")) return;
+  if ((*message)["role"] == "assistant") (*message)[kWeight] = 0;
+}
 
 Status CheckMessages(const Json& messages, const std::string& key, const std::string& where) {
   if (messages.is_string()) {
@@ -70,27 +91,47 @@ Status CheckMessages(const Json& messages, const std::string& key, const std::st
     if (!message.is_object() || !Has(message, "role") || !message["role"].is_string()) {
       return InvalidArgument(where, ": ", key, "[", i, "] must be an object with a 'role'");
     }
-    if (Has(message, kWeight) && message[kWeight] != 0 && message[kWeight] != 1) {
-      return InvalidArgument(where, ": ", key, "[", i, "]: '", kWeight, "' must be 0 or 1");
-    }
+    TESSERA_RETURN_IF_ERROR(CheckWeight(message, Concat(where, ": ", key, "[", i, "]")));
   }
+  return OkStatus();
+}
+
+// OpenAI's messages under ShareGPT's name.
+bool AreMessages(const Json& turns) {
+  return turns.is_array() && !turns.empty() && turns[0].is_object() && turns[0].contains("role");
+}
+
+// The system's words that a record has beside its messages become the first of these.
+Status TakeSystem(const Json& record, Json* messages, const std::string& where) {
+  if (!Has(record, "system")) return OkStatus();
+  const Json& system = record["system"];
+  if (!system.is_string()) return InvalidArgument(where, ": 'system' must be a text");
+  if (system == "") return OkStatus();
+  if (!messages->empty() && (*messages)[0]["role"] == "system") {
+    if ((*messages)[0]["content"] == system) return OkStatus();
+    return InvalidArgument(where, ": 'system' differs from the system's message; leave one out");
+  }
+  messages->insert(messages->begin(), Message("system", system));
   return OkStatus();
 }
 
 // The messages of OpenAI's record, or of TRL's, whose prompt is not learnt.
 StatusOr<Json> MessagesOf(const Json& record, const std::string& where) {
   Json messages = Json::array();
-  for (const char* key : {"messages", "prompt", "completion"}) {
+  const std::string_view all = Has(record, "messages") ? "messages" : "conversations";
+  for (const char* key : {"messages", "conversations", "prompt", "completion"}) {
     if (!Has(record, key)) continue;
     TESSERA_RETURN_IF_ERROR(CheckMessages(record[key], key, where));
     for (Json message : record[key]) {
+      TakeWeight(message, &message);
       if (std::string_view(key) == "prompt" && message["role"] == "assistant") {
         message[kWeight] = 0;
       }
       messages.push_back(std::move(message));
     }
-    if (std::string_view(key) == "messages") break;
+    if (key == all) break;
   }
+  TESSERA_RETURN_IF_ERROR(TakeSystem(record, &messages, where));
   return messages;
 }
 
@@ -131,12 +172,6 @@ StatusOr<Conversation> FromShareGpt(const Json& record, const std::string& where
   if (!turns.is_array() || turns.empty()) {
     return InvalidArgument(where, ": 'conversations' must be a list of turns");
   }
-  if (Has(record, "system")) {
-    if (!record["system"].is_string()) {
-      return InvalidArgument(where, ": 'system' must be a text");
-    }
-    if (record["system"] != "") chat.messages->push_back(Message("system", record["system"]));
-  }
   if (Has(record, "tools") && record["tools"] != "") {
     TESSERA_ASSIGN_OR_RETURN(chat.tools, Unpacked(record["tools"], where + ": 'tools'"));
     TESSERA_RETURN_IF_ERROR(CheckTools(chat.tools, where));
@@ -155,14 +190,18 @@ StatusOr<Conversation> FromShareGpt(const Json& record, const std::string& where
       return InvalidArgument(where, ": conversations[", i, "] is from ", turn["from"].dump(),
                              ", expected human, gpt, system, function_call or observation");
     }
+    const std::string turns_where = Concat(where, ": conversations[", i, "]");
+    TESSERA_RETURN_IF_ERROR(CheckWeight(turn, turns_where));
+    Json message;
     if (turn["from"] == "function_call") {
-      TESSERA_ASSIGN_OR_RETURN(
-          Json message, CallingMessage(turn["value"], Concat(where, ": conversations[", i, "]")));
-      chat.messages->push_back(std::move(message));
+      TESSERA_ASSIGN_OR_RETURN(message, CallingMessage(turn["value"], turns_where));
     } else {
-      chat.messages->push_back(Message(role->second, turn["value"]));
+      message = Message(role->second, turn["value"]);
     }
+    TakeWeight(turn, &message);
+    chat.messages->push_back(std::move(message));
   }
+  TESSERA_RETURN_IF_ERROR(TakeSystem(record, &*chat.messages, where));
   TESSERA_RETURN_IF_ERROR(UnpackArguments(&*chat.messages, where));
   return chat;
 }
@@ -196,7 +235,10 @@ StatusOr<Conversation> FromAlpaca(const Json& record, const std::string& where) 
 
 // Of a record in any of the forms, without its template variables.
 StatusOr<Conversation> FromRecord(const Json& record, const std::string& where) {
-  if (record.is_object() && (Has(record, "messages") || Has(record, "prompt"))) {
+  const auto has = [&](const char* key) { return record.is_object() && Has(record, key); };
+  const bool turns = !has("messages") && has("conversations");
+  if (turns && !AreMessages(record["conversations"])) return FromShareGpt(record, where);
+  if (turns || has("messages") || has("prompt")) {
     Conversation chat;
     TESSERA_ASSIGN_OR_RETURN(chat.messages, MessagesOf(record, where));
     TESSERA_RETURN_IF_ERROR(UnpackArguments(&*chat.messages, where));
@@ -204,8 +246,7 @@ StatusOr<Conversation> FromRecord(const Json& record, const std::string& where) 
     TESSERA_RETURN_IF_ERROR(CheckTools(chat.tools, where));
     return chat;
   }
-  if (record.is_object() && Has(record, "conversations")) return FromShareGpt(record, where);
-  if (record.is_object() && Has(record, "instruction")) return FromAlpaca(record, where);
+  if (has("instruction")) return FromAlpaca(record, where);
   return InvalidArgument(where,
                          ": has none of 'messages', 'prompt', 'conversations' and "
                          "'instruction'");

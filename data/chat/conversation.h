@@ -7,8 +7,9 @@
 //   format.Render(chat);
 //
 // A record is one of these objects:
-//   OpenAI's    {"messages": [{"role": "user", "content": "..."}, ...], "tools": [...]}; an
-//               assistant's message with "weight": 0 is not learnt
+//   OpenAI's    {"messages": [{"role": "user", "content": "..."}, ...], "tools": [...],
+//               "system": "..."}, also under the name "conversations"; an assistant's message with
+//               "weight": 0, or axolotl's "train": false or "training": false, is not learnt
 //   TRL's       {"prompt": [messages], "completion": [messages], "tools": [...]}, of which the
 //               assistant's messages in the prompt are not learnt
 //   ShareGPT's  {"conversations": [{"from": "human", "value": "..."}, ...], "system": "...",

@@ -350,6 +350,16 @@ TEST_F(DatasetTest, DocumentsOfEveryKindOfRecord) {
   };
   EXPECT_EQ(failure("d.csv", "a,b\n1,2\n"),
             Path("d.csv") + ": no column 'text' (columns: a, b); name it with --json-key");
+  // Other tasks' records.
+  const std::pair<std::string, std::string> tasks[] = {
+      {R"("messages": [])", "`--task chat` learns such conversations"},
+      {R"("conversations": [])", "`--task chat` learns such conversations"},
+      {R"("instruction": "", "output": "")", "`--task chat` learns such conversations"},
+      {R"("prompt": "", "chosen": "", "rejected": "")", "`--task preference` learns such pairs"}};
+  for (const auto& [members, task] : tasks) {
+    const std::string said = failure("d.jsonl", "{" + members + "}");
+    EXPECT_TRUE(said.ends_with("; name it with --json-key; " + task)) << said;
+  }
   EXPECT_EQ(failure("d.json", "{\n \"data\": [\"pretty\"]\n}"),
             Path("d.json") + ": no string \"text\" (members: data); name it with --json-key");
   EXPECT_NE(failure("d.json", "{\n \"text\": \"pretty\"\n").find("d.json:1: not valid JSON"),
@@ -376,6 +386,15 @@ TEST_F(DatasetTest, DocumentsOfEveryKindOfRecord) {
     EXPECT_NE(failure("e.tar", Compressed(tar, compression)).find("is a tar archive, not text"),
               std::string::npos);
   }
+  // nanoGPT's token ids: of a small vocabulary they are valid UTF-8, of GPT-2's they are not.
+  for (const auto& [name, bytes] : {std::pair("train", std::string("\x12\0\x2f\0\x38\0\x01\0", 8)),
+                                    {"train.txt", std::string("\x12\0\0\0\x38\0\0\0", 8)},
+                                    {"train.bin", std::string("\xE6\x1A\xC6\xC6", 4)}}) {
+    const std::string said = failure(name, bytes);
+    EXPECT_TRUE(said.starts_with(Path(name) + ": holds binary numbers, not text; of token ids "))
+        << said;
+  }
+  EXPECT_EQ(failure("e.txt", std::string("a word\0", 7)), "");
   EXPECT_NE(failure("e.txt", "PAR1\x15\xFF").find("is a Parquet file, not text; give it a name"),
             std::string::npos);
   EXPECT_NE(

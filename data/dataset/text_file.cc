@@ -29,6 +29,15 @@ constexpr auto kFormats = std::to_array<Format>({
     {"\xFE\xFF", "UTF-16", "convert it to UTF-8 with iconv"},
 });
 
+// Numbers of two or more bytes, such as nanoGPT's token ids (train.bin) of a small vocabulary, are
+// valid UTF-8, too, with a zero byte in most of them.
+bool HoldsNumbers(std::string_view bytes) {
+  constexpr size_t kLook = 4096;
+  bytes = bytes.substr(0, kLook);
+  const auto zeros = std::ranges::count(bytes, '\0');
+  return zeros > 0 && 4 * static_cast<size_t>(zeros) >= bytes.size();
+}
+
 constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
 
 char Lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
@@ -54,11 +63,19 @@ StatusOr<std::string_view> TextIn(std::string_view bytes, const std::string& pat
     return InvalidArgument(path, ": is a tar archive, not text; extract it with tar");
   }
   const size_t bad = FindInvalidUtf8(bytes);
-  if (bad != kNoInvalidUtf8) {
+  const bool valid = bad == kNoInvalidUtf8;
+  if (!valid) {
     for (const Format& format : kFormats) {
       if (offset > 0 || !bytes.starts_with(format.begin)) continue;
       return InvalidArgument(path, ": is ", format.name, ", not text; ", format.advice);
     }
+  }
+  if (offset == 0 && (HoldsNumbers(bytes) || (!valid && EndsInOneOf(path, {".bin"})))) {
+    return InvalidArgument(path,
+                           ": holds binary numbers, not text; of token ids Megatron-LM's .bin with "
+                           "its .idx is read, which `tessera tokenize` writes from the text");
+  }
+  if (!valid) {
     return InvalidArgument(path, ": invalid UTF-8 at byte ", static_cast<int64_t>(bad) + offset);
   }
   if (offset == 0 && bytes.starts_with(kByteOrderMark)) bytes.remove_prefix(kByteOrderMark.size());

@@ -13,6 +13,17 @@
 namespace tessera::data {
 namespace {
 
+// What learns a record that has no text of its own, for the end of a message.
+std::string_view TaskOf(const nlohmann::ordered_json& record) {
+  if (record.contains("chosen") && record.contains("rejected")) {
+    return "; `--task preference` learns such pairs";
+  }
+  for (const char* key : {"messages", "conversations", "instruction"}) {
+    if (record.contains(key)) return "; `--task chat` learns such conversations";
+  }
+  return "";
+}
+
 Status VisitJsonRecords(const std::string& path, const std::string& key,
                         const DocumentVisitor& visit) {
   return ForEachJsonRecord(
@@ -27,7 +38,7 @@ Status VisitJsonRecords(const std::string& path, const std::string& key,
           return InvalidArgument(where, ": no string \"", key, "\"", found ? ", which is " : "",
                                  found ? member->type_name() : "", " (members: ", members, "); ",
                                  found ? "leave the record out, or name another member" : "name it",
-                                 " with --json-key");
+                                 " with --json-key", TaskOf(record));
         }
         const auto& document = member->get_ref<const std::string&>();
         return document.empty() ? OkStatus() : visit(document, where);

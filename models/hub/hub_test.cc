@@ -488,6 +488,18 @@ TEST_F(HubTest, CheckpointsOfOtherSystemsAreNotPassedOver) {
                 "Bridge (AutoBridge.export_ckpt) makes a model's folder of it");
 }
 
+TEST_F(HubTest, MetasCheckpointIsNamed) {
+  const std::string folder = Path("meta");
+  fs::create_directories(folder);
+  for (const char* file : {"params.json", "consolidated.00.pth"}) {
+    ASSERT_TRUE(WriteFileAtomically(folder + "/" + file, "{}").ok());
+  }
+  EXPECT_EQ(Message(LoadModel(folder).status()),
+            folder +
+                ": is no model (config.json), but a checkpoint with names of Meta's own; "
+                "transformers' convert_llama_weights_to_hf.py makes a model's folder of it");
+}
+
 TEST_F(HubTest, ACheckpointOfARunIsNoModel) {
   const std::string folder = Saved("run_checkpoint");
   fs::rename(folder + "/config.json", folder + "/checkpoint.json");
@@ -535,6 +547,9 @@ TEST_F(HubTest, WeightsUnderOtherNamesAreNotPassedOver) {
             folder +
                 ": holds no weights (model.safetensors), but 'model.pt', which is read under "
                 "the name pytorch_model.bin if its tensors have Hugging Face's names");
+  EXPECT_TRUE(with("lit_model.pth", "PK")
+                  .ends_with("which has LitGPT's names; `litgpt "
+                             "convert_from_litgpt` makes Hugging Face's"));
   // These are none.
   for (const char* file : {"training_args.bin", "optimizer.pt", "rng_state_0.pth"}) {
     EXPECT_EQ(with(file, "PK"), "") << file;

@@ -48,6 +48,13 @@ std::string CheckpointOf(const std::string& folder, const Names& names, const st
                                 : "; `python -m torch.distributed.checkpoint.format_utils "
                                   "dcp_to_torch` makes one file of it");
   }
+  const bool of_meta = std::ranges::any_of(names, [](const std::string& name) {
+    return name.starts_with("consolidated.") && WeightFile::IsTorchName(name);
+  });
+  if (of_meta && Has(names, "params.json") && !Has(names, "config.json")) {
+    return Concat("a checkpoint with names of Meta's own", where,
+                  "; transformers' convert_llama_weights_to_hf.py makes a model's folder of it");
+  }
   if (Has(names, "model_optim_rng.pt")) {
     return Concat("a checkpoint of Megatron-LM", where,
                   "; `tessera convert` makes a model's folder of its model_optim_rng.pt");
@@ -108,6 +115,9 @@ std::string WeightsOfOthersIn(const std::string& folder) {
       }
       if (name.starts_with("consolidated.")) {
         return said("which has names of its publisher's own; Hugging Face's files are read");
+      }
+      if (name == "lit_model.pth") {
+        return said("which has LitGPT's names; `litgpt convert_from_litgpt` makes Hugging Face's");
       }
       return said(Concat("which is read under the name ", read,
                          " if its tensors have Hugging Face's names"));

@@ -8,16 +8,38 @@
 #include <utility>
 
 #include "base/file.h"
+#include "base/json_text.h"
 #include "base/tar_archive.h"
 #include "models/hub/gguf/gguf_file.h"
 #include "models/hub/gguf/gguf_folder.h"
+#include "models/hub/weight_file.h"
 #include "models/open/sentence_modules.h"
+#include "nlohmann/json.hpp"
 
 namespace tessera::models {
+namespace {
+
+bool HoldsWeights(const std::string& path) {
+  return path.ends_with(".safetensors") || WeightFile::IsTorchName(path);
+}
+
+// A run's config.json is not the model's.
+bool IsOfRun(const std::string& folder) {
+  const std::string model = JoinPath(folder, "model");
+  const auto has = [&](const char* file) { return PathExists(JoinPath(model, file)); };
+  if (!has("config.json") && !has("adapter_config.json")) return false;
+  const StatusOr<nlohmann::json> config = ReadJsonFile(JoinPath(folder, "config.json"));
+  return config.ok() && config->is_object() && !config->contains("model_type");
+}
+
+}  // namespace
 
 StatusOr<std::string> ModelFolderAt(const std::string& path,
                                     std::optional<MountedFolder>* mounted) {
   if (!PathExists(path)) return path;
+  if (IsDirectory(path) && IsOfRun(path)) {
+    return InvalidArgument(path, ": is a run's folder; its model is ", JoinPath(path, "model"));
+  }
   if (IsDirectory(path)) return TransformerFolder(path);
   if (IsGgufFile(path)) {
     TESSERA_ASSIGN_OR_RETURN(const GgufFile gguf, GgufFile::Open(path));
@@ -26,8 +48,11 @@ StatusOr<std::string> ModelFolderAt(const std::string& path,
   }
   TESSERA_ASSIGN_OR_RETURN(MappedFile mapped, MappedFile::Open(path));
   const auto owner = std::make_shared<const MappedFile>(std::move(mapped));
-  TESSERA_ASSIGN_OR_RETURN(
-      *mounted, MountModel(MountedFile::OfBytes(owner->data(), owner->size(), owner), path));
+  auto archive = MountModel(MountedFile::OfBytes(owner->data(), owner->size(), owner), path);
+  if (!archive.ok() && HoldsWeights(path)) {
+    return InvalidArgument(path, ": holds weights alone; give a model's folder, with config.json");
+  }
+  TESSERA_ASSIGN_OR_RETURN(*mounted, std::move(archive));
   return TransformerFolder((*mounted)->path());
 }
 

@@ -146,6 +146,8 @@ TEST_F(CliTest, EveryGenerationSettingIsAFlag) {
 TEST_F(CliTest, WrongUsage) {
   ExpectError({}, 2, "a command is missing");
   ExpectError({"genrate"}, 2, "unknown command 'genrate'; did you mean 'generate'?");
+  ExpectError({"chat"}, 2, "unknown command 'chat'; did you mean 'generate --chat'?");
+  ExpectError({"import", "a"}, 2, "unknown command 'import'; did you mean 'convert'?");
   ExpectError({"--verbose"}, 2, "--verbose requires --version");
   ExpectError({"--loud"}, 2, "unknown flag '--loud'");
   ExpectError({"forward", "--modle", "x"}, 2, "did you mean '--model'?");
@@ -250,6 +252,10 @@ TEST_F(CliTest, AModelMayBeAnArchive) {
   const std::string longer = Write("longer", std::string(2000, 'x'));
   ExpectError({"generate", "--prompt", "a", "--model", longer}, 2,
               "longer: is neither a tar archive of a model nor a GGUF file");
+  for (const char* weights : {"ckpt.pt", "lit_model.pth", "epoch.ckpt", "model.safetensors"}) {
+    ExpectError({"generate", "--prompt", "a", "--model", Write(weights, "PK\x03\x04 weights")}, 2,
+                Concat(weights, ": holds weights alone; give a model's folder, with config.json"));
+  }
   const std::string zipped = Write("model.tar.gz", "\x1f\x8b" + Read(archive));
   ExpectError({"generate", "--prompt", "a", "--model", zipped}, 2,
               "model.tar.gz: is compressed (gzip); unpack it first");

@@ -193,6 +193,11 @@ TEST_F(TrainCommandTest, TrainAndEvalRefuseWhatTheyCannotUse) {
     return arguments;
   };
   ExpectError(train({}), 2, "--data is missing");
+  for (const char* keys : {"axolotl.yaml", "config/train_shakespeare_char.py", "llama3_8b.toml"}) {
+    ExpectError(
+        {"train", keys, "--out", Path("out")}, 2,
+        Concat("'", keys, "' is no preset or model folder; give a file of keys by --config"));
+  }
   ExpectError(train({"--data", Path("absent")}), 2, Path("absent"));
   ExpectError(train({"--data", Write("empty", "")}), 2, "empty: no text");
   ExpectError(train({"--data", Write("invalid", "ab\xff")}), 2, "invalid: ");
@@ -210,6 +215,12 @@ TEST_F(TrainCommandTest, TrainAndEvalRefuseWhatTheyCannotUse) {
   const std::string shorter = Write("shorter", "a");
   ExpectError({"eval", "--model", *model_, "--data", shorter, "--seq-len", "8"}, 2,
               "error: " + shorter + ": ");
+  // A run's folder has the configuration of the run.
+  Output(train({"--data", text, "--batch-size", "1", "--seq-len", "16"}));
+  const std::string run = Path("run") + ": is a run's folder; its model is " + Path("run/model");
+  ExpectError({"train", Path("run"), "--data", text, "--out", Path("next")}, 2, run);
+  ExpectError({"eval", "--model", Path("run"), "--data", text}, 2, run);
+  ExpectError({"generate", "--model", Path("run"), "--prompt", "a"}, 2, run);
 }
 
 // Flags as they were typed, and keys by the names that they were given under.

@@ -316,7 +316,16 @@ const ForeignSystem& ColossalAi() {
         "Colossal-AI",
         {BucketSize("zero_bucket_size_in_m"),
          BucketSize("reduce_bucket_size_in_m"),
-         Renamed("stage", "zero"),
+         Becomes("stage", "zero",
+                 [](const Json& value) -> StatusOr<Json> {
+                   if (Plain(value).is_string()) {
+                     return InvalidArgument(
+                         "is ", Printed(value),
+                         "; ZeRO's is a number, and of "
+                         "LLaMA-Factory's use task (chat, causal_lm, preference)");
+                   }
+                   return Json{{"zero", Plain(value)}};
+                 }),
          Read("num_microbatches", "batch_size, gradient_accumulation_steps"),
          Read("microbatch_size", "batch_size, gradient_accumulation_steps"),
          Switch(Renamed("enable_async_reduce", "overlap_comm")),

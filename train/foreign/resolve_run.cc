@@ -27,6 +27,10 @@ StatusOr<Json> ReadKeys(const std::string& path) {
                            ": is a Python file, which is not run; give its values as flags, or ",
                            "as JSON or YAML with the same names (docs/migration.md)");
   }
+  if (path.ends_with(".toml")) {
+    return InvalidArgument(path, ": is TOML, which is not read; give its values as flags, or as ",
+                           "JSON or YAML with the names of docs/cli.md");
+  }
   TESSERA_ASSIGN_OR_RETURN(Json json, ReadSettings(path));
   if (!json.is_object()) return InvalidArgument(path, ": a JSON object is needed");
   return json;

@@ -215,6 +215,13 @@ void TranslateColossalSections(ForeignKeys& run) {
   }
 }
 
+// LLaMA-Factory's alpha is twice its rank where it is not given.
+void TranslateLlamaFactory(ForeignKeys& run) {
+  const auto rank = run.keys().find("lora_r");
+  if (!run.Has("lora_rank") || rank == run.keys().end()) return;
+  run.defaults()["lora_alpha"] = 2 * rank->get<double>();
+}
+
 // Megatron-LM's batch of all ranks (ResolveRun knows how many there are).
 void TranslateGlobalBatch(ForeignKeys& run) {
   if (const auto rows = run.Integer("global_batch_size", 1)) {
@@ -324,6 +331,7 @@ Translation Translate(ForeignKeys run) {
   TranslateDoEval(run);
   TranslateFlagAi(run);
   TranslateTrl(run);
+  TranslateLlamaFactory(run);
   TranslateGlobalBatch(run);
   TranslateFsdpArguments(run);
   TranslateBeginning(run);
@@ -401,7 +409,9 @@ Translation TakeOwnKeys(const Json& given, const ForeignKeys::Namer& name_of, Js
 }
 
 // PEFT's and TRL's files have lists of modules, which are texts here: ["q_proj", "v_proj"].
+// LLaMA-Factory says "all" of all linear layers.
 void JoinNamesOfModules(Json* given) {
+  if (given->value("lora_target", Json()) == "all") (*given)["lora_target"] = "all-linear";
   for (auto& [key, value] : given->items()) {
     const Option* const option = FindRunConfigKey(key);
     const bool names =
@@ -466,7 +476,7 @@ ForeignKey WarmupShare(std::string name) {
 }
 
 std::vector<const ForeignSystem*> ForeignSystems() {
-  return {&HuggingFace(), &Trl(), &FlagAi(), &ColossalAi(), &MegatronLm()};
+  return {&HuggingFace(), &Trl(), &FlagAi(), &ColossalAi(), &MegatronLm(), &OtherSystems()};
 }
 
 const ForeignTable& RunKeys() {

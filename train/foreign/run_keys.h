@@ -31,6 +31,8 @@ const ForeignSystem& Trl();          // SFTConfig, DPOConfig and what goes with 
 const ForeignSystem& FlagAi();       // Trainer and its arguments
 const ForeignSystem& ColossalAi();   // the plugins' arguments, and keys of its older files
 const ForeignSystem& MegatronLm();   // its training arguments
+// Names of systems whose files are not read, refused with the key of ours that does what they ask.
+const ForeignSystem& OtherSystems();
 std::vector<const ForeignSystem*> ForeignSystems();
 // Of FlagAI's keys those that depend on one another: its launcher's, and the name of a model.
 void TranslateFlagAi(ForeignKeys& run);

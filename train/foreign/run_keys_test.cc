@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <fstream>
 #include <optional>
 #include <string>
@@ -399,6 +400,59 @@ TEST(RunKeysTest, WhatFlagAiAndColossalAiMean) {
       EXPECT_EQ(run->config.Get(key), value) << flags << ' ' << key;
     }
   }
+}
+
+// Of systems whose files are not read.
+TEST(RunKeysTest, OtherSystemsKeysNameOurs) {
+  for (const ForeignKey& key : OtherSystems().keys) {
+    EXPECT_EQ(FindRunConfigKey(key.name), nullptr) << key.name;
+    if (!key.reason.starts_with("use ")) continue;
+    const std::string ours = key.reason.substr(4, key.reason.find_first_of(" ,", 4) - 4);
+    const ForeignTable& known = RunKeys();
+    EXPECT_TRUE(FindRunConfigKey(ours) != nullptr ||
+                std::any_of(known.begin(), known.end(),
+                            [&](const ForeignKey& other) {
+                              return other.name == ours && other.fate == KeyFate::kTranslated;
+                            }))
+        << key.name << ": " << key.reason;
+  }
+  const auto refusal = [](const Json& keys) {
+    return Message(TranslateRunKeys(keys, "axo.yaml").status());
+  };
+  EXPECT_EQ(refusal({{"base_model", "llama"}}), "axo.yaml: 'base_model' is refused: use model");
+  EXPECT_EQ(refusal({{"max_iters", 5}}), "axo.yaml: 'max_iters' is refused: use max_steps");
+  EXPECT_EQ(refusal({{"sample_packing", true}}),
+            "axo.yaml: 'sample_packing' is true, refused: use packing");
+  EXPECT_EQ(refusal({{"datasets", {{{"path", "a.json"}, {"type", "alpaca"}}}}}),
+            "axo.yaml: 'datasets' is refused: give files of this machine as data, and what they "
+            "hold as task (chat, preference)");
+  EXPECT_EQ(refusal({{"train_on_inputs", false},
+                     {"decay_lr", true},
+                     {"val_set_size", 0.0},
+                     {"flash_attention", true},
+                     {"special_tokens", nullptr}}),
+            "");
+  EXPECT_EQ(refusal({{"stage", "sft"}}),
+            "axo.yaml: 'stage' is \"sft\"; ZeRO's is a number, and of LLaMA-Factory's use task "
+            "(chat, causal_lm, preference)");
+  EXPECT_EQ(*TranslateRunKeys({{"stage", 2}}, "a").keys, Json({{"zero", 2}}));
+  EXPECT_EQ(*TranslateRunKeys({{"adapter", "lora"}, {"lora_target", "all"}}, "a").keys,
+            Json({{"adapter", "lora"}, {"target_modules", "all-linear"}}));
+  const Json factory = {{"adapter", "lora"}, {"lora_rank", 16}};
+  EXPECT_EQ(*TranslateRunKeys(factory, "a").defaults, Json({{"lora_alpha", 32.0}}));
+  EXPECT_EQ(*TranslateRunKeys({{"adapter", "lora"}, {"lora_r", 16}}, "a").defaults, Json::object());
+  Json with_alpha = factory;
+  with_alpha["lora_alpha"] = 8;
+  for (const auto& [keys, alpha] : {std::pair(factory, 32.0), {with_alpha, 8.0}}) {
+    const StatusOr<ResolvedRun> run = ResolveRun({.flags = keys});
+    ASSERT_TRUE(run.ok() && run->status().ok()) << keys;
+    EXPECT_EQ(run->config.lora_alpha, alpha);
+  }
+  const StatusOr<ResolvedRun> toml = ResolveRun({.config = "llama3_8b.toml"});
+  ASSERT_FALSE(toml.ok());
+  EXPECT_EQ(Message(toml.status()),
+            "llama3_8b.toml: is TOML, which is not read; give its values as flags, or as JSON or "
+            "YAML with the names of docs/cli.md");
 }
 
 TEST(RunKeysTest, TruthInEverySpelling) {

@@ -396,6 +396,10 @@ TEST_F(LabelTasksTest, TheTrainersLossIsAMeanOfRowsWhereTheModelTakesTheirNumber
   vit.config_overrides = kSmallVit;
   EXPECT_EQ(loss(vit, "trainer"), loss(vit, "targets"));
   EXPECT_NE(loss(vit, "trainer"), loss(vit, "micro_batches"));
+  RunConfig smooth = vit;
+  smooth.label_smoothing = 0.1;
+  EXPECT_EQ(loss(smooth, "trainer"), loss(smooth, "micro_batches"));
+  EXPECT_NE(loss(smooth, "trainer"), loss(smooth, "targets"));
   RunConfig bert = ReviewRun();
   bert.data = {Reviews("four.tsv", 4)};
   EXPECT_EQ(loss(bert, "trainer"), loss(bert, "micro_batches"));
