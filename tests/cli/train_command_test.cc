@@ -208,8 +208,9 @@ TEST_F(TrainCommandTest, TrainAndEvalRefuseWhatTheyCannotUse) {
   ExpectError({"train", "gpt-tinny", "--data", text, "--out", Path("run")}, 2, "gpt-tinny");
   ExpectError({"eval", "--model", *model_, "--data", Path("absent")}, 2, Path("absent"));
   fs::create_directories(Path("texts"));
-  ExpectError(train({"--task", "preference", "--data", Path("texts")}), 2,
-              "texts: is a directory; give one of its files");
+  ExpectError(
+      train({"--task", "preference", "--reference-model", *model_, "--data", Path("texts")}), 2,
+      "texts: is a directory; give one of its files");
   // A run's folder has the configuration of the run.
   Output(train({"--data", text, "--batch-size", "1", "--seq-len", "16"}));
   const std::string run = Path("run") + ": is a run's folder; its model is " + Path("run/model");
