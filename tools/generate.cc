@@ -190,15 +190,15 @@ Status CheckFlags(const CLI::App& command, const GenerateFlags& flags) {
   if (!flags.api_key_file.empty() && flags.server.empty()) {
     return InvalidArgument("--api-key-file needs --server");
   }
+  for (const char* name : {"--messages", "--system"}) {
+    if (command.count(name) > 0 && !flags.chat) return InvalidArgument(name, " needs --chat");
+  }
   size_t given = 0;
   for (const char* name : {"--prompt", "--ids", "--prompts", "--chat"}) {
     given += command.count(name) > 0 ? 1 : 0;
   }
   if (given != 1) {
     return InvalidArgument("give one of --prompt TEXT, --prompts FILE, --ids 1,2,3 and --chat");
-  }
-  for (const char* name : {"--messages", "--system"}) {
-    if (command.count(name) > 0 && !flags.chat) return InvalidArgument(name, " needs --chat");
   }
   if (command.count("--batch-size") > 0 && command.count("--prompts") == 0) {
     return InvalidArgument("--batch-size needs --prompts");

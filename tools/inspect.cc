@@ -23,6 +23,7 @@
 #include "data/dataset/record_input.h"
 #include "data/tokenizer/tokenizer.h"
 #include "dist/checkpoint/checkpoint.h"
+#include "models/hub/adapter_config.h"
 #include "models/hub/gguf/gguf_file.h"
 #include "models/hub/gguf/gguf_rotary.h"
 #include "models/hub/load_model.h"
@@ -205,6 +206,24 @@ Status InspectModel(const std::string& folder) {
   return WriteOut(report);
 }
 
+Status InspectAdapter(const std::string& folder) {
+  TESSERA_ASSIGN_OR_RETURN(const auto config, models::AdapterConfig::Read(folder));
+  std::string path = JoinPath(folder, std::string(models::kAdapterWeightsName));
+  if (!PathExists(path)) path = JoinPath(folder, "adapter_model.bin");
+  TESSERA_ASSIGN_OR_RETURN(const models::WeightFile file, models::WeightFile::Open(path));
+  const char* const kind = config.use_dora ? "dora" : config.use_rslora ? "rslora" : "lora";
+  std::string report =
+      Concat(folder, ": an adapter, ",
+             config.prefix ? "prefix"
+                           : Concat(kind, " of rank ", config.r, ", alpha ", config.lora_alpha));
+  if (const std::string& base = config.base_model_name_or_path; !base.empty()) {
+    report += ", of " + PrintableLine(base, kLongestName);
+  }
+  report += "\n";
+  TESSERA_RETURN_IF_ERROR(DescribeTensors(file, &report));
+  return WriteOut(report);
+}
+
 Status InspectDataset(const std::string& prefix) {
   TESSERA_ASSIGN_OR_RETURN(const std::shared_ptr<const data::IndexedDataset> dataset,
                            data::IndexedDataset::Open(prefix));
@@ -258,6 +277,9 @@ Status RunInspect(const std::string& path) {
     }
     if (PathExists(JoinPath(path, "config.json"))) return InspectModel(path);
     if (PathExists(JoinPath(path, "checkpoint.json"))) return InspectCheckpoint(path);
+    if (PathExists(JoinPath(path, std::string(models::kAdapterConfigName)))) {
+      return InspectAdapter(path);
+    }
     const std::string others = models::CheckpointOfOthersIn(path);
     return InvalidArgument(path, ": neither a model (config.json) nor a checkpoint of a run",
                            others.empty() ? "" : ", but ", others);
@@ -296,7 +318,8 @@ void AddInspectCommand(CLI::App& app, CommandState& state) {
   OptionTable table = OptionTable::Of<F>("Options");
   table
       .Add("path", &F::path,
-           "a safetensors file, a GGUF file or one of torch's (.bin, .pt), a model's folder, a "
+           "a safetensors file, a GGUF file or one of torch's (.bin, .pt), a model's or adapter's "
+           "folder, a "
            "checkpoint of a run, a token dataset, or a Parquet or Arrow file",
            {.type = "PATH"})
       .Add("devices", &F::devices, "list the devices that --device can name");

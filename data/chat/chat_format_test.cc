@@ -242,6 +242,12 @@ TEST_F(ChatFormatTest, BadRecordsAreNamed) {
   };
   EXPECT_EQ(failure("{\"messages\": [{\"role\": \"user\"}]}\n{\"text\": 1}"),
             ":2: has none of 'messages', 'prompt', 'conversations' and 'instruction'");
+  EXPECT_EQ(Message(ForEachConversation(
+                Put("chats.csv", "instruction,output\na,b\n"),
+                [](const Conversation&, const std::string&) { return OkStatus(); })),
+            root_ +
+                "/chats.csv"
+                ": is a table of texts; records are read from .jsonl, .json, .parquet and .arrow");
   EXPECT_EQ(failure("{\"messages\": []}"), ":1: 'messages' is empty");
   EXPECT_EQ(failure(R"({"prompt": "Hi", "completion": "Yes"})"),
             ":1: 'prompt' is a text, and a conversation's is a list of messages: "

@@ -65,6 +65,11 @@ Status VisitText(const std::string& path, const JsonRecordVisitor& visit) {
       if (!record.ok() && !any && EndsInOneOf(WithoutCompression(path), {".json"})) {
         return VisitWhole(path, record.status(), visit);
       }
+      if (!record.ok() && !any && EndsInOneOf(WithoutCompression(path), {".csv", ".tsv"})) {
+        return InvalidArgument(path,
+                               ": is a table of texts; records are read from .jsonl, .json, "
+                               ".parquet and .arrow");
+      }
       TESSERA_RETURN_IF_ERROR(record.status());
       any = true;
       TESSERA_RETURN_IF_ERROR(VisitObject(*record, where, visit));

@@ -96,7 +96,8 @@ StatusOr<json> DescribeFiles(const std::vector<std::string>& given) {
   for (const std::string& file : files) {
     std::error_code error;
     if (fs::exists(file, error) && !fs::is_regular_file(file, error)) {
-      return InvalidArgument(file, ": not a regular file");
+      return InvalidArgument(file, IsDirectory(file) ? ": is a directory; give one of its files"
+                                                     : ": not a regular file");
     }
     const uintmax_t size = fs::file_size(file, error);
     if (error) return NotFound(file, ": ", error.message());

@@ -125,7 +125,8 @@ TEST_F(PreferenceDatasetTest, ConversationsAreTheTemplates) {
                                       R"(], "rejected": [)" + says("no") + "]}";
   const std::string implicit_prompt = R"({"chosen": [)" + user + "," + says("yes") +
                                       R"(], "rejected": [)" + user + "," + says("no") + "]}";
-  for (const std::string& record : {explicit_prompt, implicit_prompt}) {
+  const std::string repeated_prompt = R"({"prompt": "hi", )" + implicit_prompt.substr(1);
+  for (const std::string& record : {explicit_prompt, implicit_prompt, repeated_prompt}) {
     const auto pairs = Open(Put("chats.jsonl", record));
     ASSERT_TRUE(pairs.ok()) << Message(pairs.status());
     const Batch batch = BatchOfAll(**pairs);

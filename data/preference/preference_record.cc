@@ -104,7 +104,8 @@ StatusOr<EncodedPair> PreferenceEncoder::EncodeMessages(const Json& record,
   if (Has(record, "tools")) chat.tools = record["tools"];
   TESSERA_ASSIGN_OR_RETURN(chat.variables, TemplateVariablesOfRecord(record, where));
   std::array<Json, 2> whole;
-  if (Has(record, kPrompt)) {
+  // A text beside messages repeats what they begin with (ultrafeedback_binarized).
+  if (Has(record, kPrompt) && !record[kPrompt].is_string()) {
     TESSERA_RETURN_IF_ERROR(CheckMember(record, kPrompt, /*messages=*/true, where));
     chat.messages = record[kPrompt];
     for (size_t i = 0; i < 2; ++i) whole[i] = Joined(chat.messages, record[kCompletions[i]]);

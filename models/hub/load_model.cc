@@ -346,6 +346,11 @@ StatusOr<nlohmann::json> ReadConfigFile(const std::string& folder) {
                              ": is a checkpoint of a run, which `train --resume` continues; "
                              "the model is the run's folder 'model'");
     }
+    if (PathExists(JoinPath(folder, std::string(kAdapterConfigName)))) {
+      return InvalidArgument(folder,
+                             ": is an adapter, and no model; give the model that it was trained "
+                             "beside, and this folder as its adapter");
+    }
     const std::string others = CheckpointOfOthersIn(folder);
     if (!others.empty()) {
       return InvalidArgument(folder, ": is no model (config.json), but ", others);

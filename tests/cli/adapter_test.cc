@@ -80,6 +80,16 @@ TEST_F(AdapterCommandsTest, EveryKindIsTrainedRunAndMerged) {
     EXPECT_FALSE(fs::exists(adapter + "/model.safetensors"));
     const std::string with = Generated({"--model", *model_, "--adapter", adapter});
     EXPECT_NE(with, Generated({"--model", *model_}));
+    const std::string said = Output({"inspect", adapter});
+    EXPECT_TRUE(said.starts_with(Concat(adapter, ": an adapter, ", kind, " of rank 4, alpha 8, of ",
+                                        *model_, "\n", adapter, "/adapter_model.safetensors\n")))
+        << said;
+    EXPECT_NE(said.find("base_model.model.transformer.h.0.attn.c_attn.lora_A.weight"),
+              std::string::npos);
+    for (const Arguments& command : {Arguments{"generate", "--ids", "5", "--model", adapter},
+                                     Arguments{"eval", "--data", Text(), "--model", adapter}}) {
+      ExpectError(command, 2, adapter + ": is an adapter, and no model; give the model that");
+    }
     Output({"merge", *model_, adapter, Path(kind + "_merged")});
     EXPECT_EQ(with, Generated({"--model", Path(kind + "_merged")}));
     const double loss = EvaluatedLoss({"--model", *model_, "--adapter", adapter});

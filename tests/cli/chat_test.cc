@@ -155,6 +155,7 @@ TEST_F(ChatCommandsTest, WhatCannotBeAnsweredIsOneLine) {
   };
   const std::string red = Write("red.json", R"([{"role": "user", "content": "red"}])");
   fails({"--messages", red, "--prompt", "a"}, "--messages needs --chat");
+  fails({"--messages", red}, "--messages needs --chat");
   fails({"--chat", "--prompt", "a"}, "give one of --prompt");
   fails({"--chat", "--messages", red, "--system", "a"}, "--system begins a conversation");
   fails({"--chat", "--messages", Path("none.json")}, "none.json");

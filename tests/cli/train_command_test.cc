@@ -215,6 +215,10 @@ TEST_F(TrainCommandTest, TrainAndEvalRefuseWhatTheyCannotUse) {
   const std::string shorter = Write("shorter", "a");
   ExpectError({"eval", "--model", *model_, "--data", shorter, "--seq-len", "8"}, 2,
               "error: " + shorter + ": ");
+  fs::create_directories(Path("texts"));
+  ExpectError(
+      train({"--task", "preference", "--reference-model", *model_, "--data", Path("texts")}), 2,
+      "texts: is a directory; give one of its files");
   // A run's folder has the configuration of the run.
   Output(train({"--data", text, "--batch-size", "1", "--seq-len", "16"}));
   const std::string run = Path("run") + ": is a run's folder; its model is " + Path("run/model");
