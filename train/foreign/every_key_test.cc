@@ -15,6 +15,7 @@
 #include "base/options.h"
 #include "nlohmann/json.hpp"
 #include "train/foreign/resolve_run.h"
+#include "train/foreign/run_keys.h"
 
 namespace tessera::train {
 namespace {
@@ -295,6 +296,25 @@ TEST_F(EveryKeyTest, Accelerate) {
     std::ofstream(path) << base.dump();
     Check(key, {.accelerate = Write(with)}, {.accelerate = path});
   }
+}
+
+// What is said to take the place of another system's key is a key.
+TEST_F(EveryKeyTest, OtherSystemsKeysNameOurs) {
+  int named = 0;
+  for (const ForeignKey& key : OtherSystems().keys) {
+    EXPECT_EQ(FindRunConfigKey(key.name), nullptr) << key.name;
+    if (!BeginsWith(key.reason, "use ")) continue;
+    const std::string ours = key.reason.substr(4, key.reason.find_first_of(" ,", 4) - 4);
+    const ForeignTable& known = RunKeys();
+    EXPECT_TRUE(FindRunConfigKey(ours) != nullptr ||
+                std::any_of(known.begin(), known.end(),
+                            [&](const ForeignKey& other) {
+                              return other.name == ours && other.fate == KeyFate::kTranslated;
+                            }))
+        << key.name << ": " << key.reason;
+    ++named;
+  }
+  EXPECT_GT(named, 30);
 }
 
 }  // namespace
