@@ -30,6 +30,7 @@
 #include "models/hub/other_checkpoints.h"
 #include "models/hub/weight_files.h"
 #include "models/model.h"
+#include "models/open/run_folder.h"
 #include "nlohmann/json.hpp"
 #include "tools/command_line.h"
 #include "tools/commands.h"
@@ -261,8 +262,7 @@ StatusOr<std::vector<std::string>> PartsOfRun(const std::string& folder) {
   std::vector<std::string> parts;
   if (!PathExists(path)) return parts;
   TESSERA_ASSIGN_OR_RETURN(const nlohmann::json config, ReadJsonFile(path));
-  // A run may have the key, too, without a value.
-  if (config.is_object() && !config.value("model_type", nlohmann::json()).is_null()) return parts;
+  if (!models::IsRunConfig(config)) return parts;
   if (IsDirectory(JoinPath(folder, "model"))) parts.push_back(JoinPath(folder, "model"));
   const std::vector<int64_t> steps = dist::ListCheckpoints(folder);
   if (!steps.empty()) parts.push_back(dist::CheckpointPath(folder, steps.back()));

@@ -13,6 +13,7 @@
 #include "models/hub/gguf/gguf_file.h"
 #include "models/hub/gguf/gguf_folder.h"
 #include "models/hub/weight_file.h"
+#include "models/open/run_folder.h"
 #include "models/open/sentence_modules.h"
 #include "nlohmann/json.hpp"
 
@@ -29,7 +30,7 @@ bool IsOfRun(const std::string& folder) {
   const auto has = [&](const char* file) { return PathExists(JoinPath(model, file)); };
   if (!has("config.json") && !has("adapter_config.json")) return false;
   const StatusOr<nlohmann::json> config = ReadJsonFile(JoinPath(folder, "config.json"));
-  return config.ok() && config->is_object() && !config->contains("model_type");
+  return config.ok() && IsRunConfig(*config);
 }
 
 }  // namespace
