@@ -220,6 +220,9 @@ TEST_F(TextVectorsTest, WhatCannotBeIsSaidInALine) {
   ExpectError({"rerank", plain, "--query", "red", "--input", texts}, 2,
               plain + ": the model is no reranker");
   const std::string scoring = Saved("scoring", "BertForSequenceClassification");
+  Write("scoring/modules.json",
+        R"([{"path": "", "type": "sentence_transformers.base.modules.transformer.Transformer"}])");
+  Write("scoring/sentence_bert_config.json", R"({"transformer_task": "sequence-classification"})");
   ExpectError({"embed", scoring, "--input", texts, "--output", Path("w.npy")}, 2,
               scoring + ": the model scores documents");
 }
