@@ -411,8 +411,8 @@ Translation TakeOwnKeys(const Json& given, const ForeignKeys::Namer& name_of, Js
 // PEFT's and TRL's files have lists of modules, which are texts here: ["q_proj", "v_proj"].
 // LLaMA-Factory says "all" of all linear layers.
 void JoinNamesOfModules(Json* given) {
-  if (given->value("lora_target", Json()) == "all") (*given)["lora_target"] = "all-linear";
   for (auto& [key, value] : given->items()) {
+    if (key == "lora_target" && value == "all") value = "all-linear";
     const Option* const option = FindRunConfigKey(key);
     const bool names =
         option != nullptr && (option->key == "target_modules" || option->key == "exclude_modules" ||
