@@ -190,8 +190,10 @@ TEST_P(ElasticLayoutTest, AHostLeavesAndComes) {
   size_t lost = 0;  // the start without it
   for (int tries = 0; tries < 5 && lost == 0; ++tries) {
     const size_t before = Events(out, "started").size();
-    const std::vector<pid_t> agents = Find(out, "127.0.0.1");
-    ASSERT_EQ(agents.size(), 1u);
+    // The one that was killed may not have been started again yet.
+    std::vector<pid_t> agents;
+    const auto has_agent = [&] { return (agents = Find(out, "127.0.0.1")).size() == 1; };
+    ASSERT_TRUE(Await(run, has_agent)) << agents.size() << " agents";
     kill(agents[0], SIGKILL);
     if (!Await(run, [&] { return Events(out, "started").size() > before; })) break;
     if (Events(out, "started")[before]["ranks"] == 2) lost = before;
