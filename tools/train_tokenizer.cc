@@ -41,11 +41,11 @@ Status RunTrainTokenizer(const TrainTokenizerFlags& flags) {
   TESSERA_ASSIGN_OR_RETURN(const data::TokenizerTrainingResult result,
                            data::TrainTokenizer(flags.input, flags.output, flags));
   const bool fewer = result.num_pieces < flags.vocab_size;
-  return WriteOut(
-      Concat(flags.output, "/", result.model_file, ": ", WithThousands(result.num_pieces),
-             " pieces from ", WithThousands(result.num_texts),
-             result.of_lines ? " lines" : " documents", "; ", WithThousands(result.num_ids), " ids",
-             fewer ? "; fewer than asked for, since no other pair comes often enough" : "", "\n"));
+  return WriteOut(Concat(
+      flags.output, "/", result.model_file, ": ", WithThousands(result.num_pieces), " pieces from ",
+      WithThousands(result.num_texts), result.of_lines ? " line" : " document",
+      result.num_texts == 1 ? "; " : "s; ", WithThousands(result.num_ids), " ids",
+      fewer ? "; fewer than asked for, since no other pair comes often enough" : "", "\n"));
 }
 
 }  // namespace
